@@ -1,0 +1,12 @@
+//! Tulip: requests in, batches of tokens to an engine, results out. No Python in here.
+
+pub mod batch;
+pub mod config;
+pub mod cost;
+pub mod engine;
+pub mod error;
+pub mod job;
+pub mod lazy_tensor;
+pub mod sequence;
+
+pub use error::{Error, Result};
