@@ -1,0 +1,43 @@
+"""Attention back ends by name; each library is imported when its back end is made."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import torch
+
+from rose.attention.base import AttentionBackend, AttentionShape
+from rose.errors import ConfigError
+
+BACKENDS = {
+    "sdpa": "rose.attention.sdpa:SdpaAttention",
+    "flash_attn": "rose.attention.flash_attn:FlashAttention",
+    "flashinfer": "rose.attention.flashinfer:FlashInferAttention",
+    "flash_attn_4": "rose.attention.flash_attn_4:FlashAttention4",
+}
+
+
+def make_attention(
+    name: str, shape: AttentionShape, dtype: torch.dtype, device: torch.device
+) -> AttentionBackend:
+    """The back end called `name`; `auto` is `sdpa` on CPU and `flash_attn` on CUDA.
+
+    Raises:
+        ConfigError: there is no such back end, it does not run here, or its library is missing.
+    """
+    if name == "auto":
+        name = "sdpa" if device.type == "cpu" else "flash_attn"
+    if name not in BACKENDS:
+        raise ConfigError(f"attention must be one of auto, {', '.join(BACKENDS)}, got {name!r}")
+    if device.type == "cpu" and name != "sdpa":
+        raise ConfigError(f"attention {name!r} needs a CUDA device; on CPU use sdpa or auto")
+    module_name, class_name = BACKENDS[name].split(":")
+    try:
+        backend_class = getattr(import_module(module_name), class_name)
+    except ImportError as error:
+        raise ConfigError(f"attention {name!r} cannot be used: {error}") from error
+    backend: AttentionBackend = backend_class(shape, dtype, device)
+    return backend
+
+
+__all__ = ["BACKENDS", "AttentionBackend", "AttentionShape", "make_attention"]

@@ -1,0 +1,47 @@
+"""What a model asks of an attention back end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+
+from rose.forward_batch import ForwardBatch
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """Attention of one kind of layer, the same in every step."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+    causal: bool = False
+    window: tuple[int, int] | None = None
+    """Most keys to the left and to the right of a query; None = all."""
+
+
+class AttentionBackend(ABC):
+    """Attention inside each sequence of a packed batch; no KV cache."""
+
+    def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+
+    @abstractmethod
+    def plan(self, batch: ForwardBatch) -> None:
+        """Prepares `run` for a batch, on the host, once a step and outside graph capture."""
+
+    @abstractmethod
+    def run(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor) -> None:
+        """Attention of the planned batch.
+
+        Args:
+            q: [tokens, num_heads, head_dim]; rows may be strided.
+            k: [tokens, num_kv_heads, head_dim]; rows may be strided.
+            v: [tokens, num_kv_heads, head_dim]; rows may be strided.
+            out: [tokens, num_heads, head_dim], contiguous; written.
+        """

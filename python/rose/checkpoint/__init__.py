@@ -1,0 +1,1 @@
+"""Reading a model directory: what the files say, checked."""

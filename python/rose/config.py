@@ -1,0 +1,155 @@
+"""Options of the engine, and the facts about a loaded model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from rose.errors import ConfigError
+
+DType = Literal["auto", "float32", "bfloat16", "float16"]
+Task = Literal["embed", "score", "classify"]
+Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
+Activation = Literal["identity", "sigmoid", "softmax"]
+PoolingMode = Literal["mean", "cls", "last_token", "max", "mean_sqrt_len_tokens", "weighted_mean"]
+AttentionName = Literal["auto", "sdpa", "flash_attn", "flashinfer", "flash_attn_4"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """How a model is loaded and run.
+
+    Raises:
+        ConfigError: an option has a value that cannot be used.
+    """
+
+    device: str = "auto"
+    """`auto` (CUDA if there is a device), `cpu`, `cuda` or `cuda:N`."""
+    dtype: DType = "auto"
+    """Type of weights and activations; `auto` is float32 on CPU and bfloat16 on CUDA."""
+    max_batch_tokens: int = 16384
+    """Most tokens of one step, unless a single sequence is longer."""
+    max_batch_sequences: int = 512
+    """Most sequences of one step."""
+    pooling: PoolingMode | None = None
+    """Replaces the pooling that the model directory names."""
+    normalize: bool | None = None
+    """Replaces the model directory's word on vectors of Euclidean length 1."""
+    max_length: int | None = None
+    """Longest sequence in tokens, special tokens included; at most what the model can."""
+    revision: str | None = None
+    """Branch, tag or commit on the model hub."""
+    attention: AttentionName = "auto"
+    """Attention back end."""
+    num_threads: int | None = None
+    """Threads of a CPU step; None leaves torch's own choice."""
+    num_input_slots: int = 3
+    """Input buffers: one filled, one running, one whose copy may still be read."""
+    served_name: str | None = None
+    """Name that clients see; None takes the directory's or the hub's name."""
+
+    def __post_init__(self) -> None:
+        device = self.device
+        known = device in ("auto", "cpu", "cuda")
+        if not known and not (device.startswith("cuda:") and device[5:].isdigit()):
+            raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {device!r}")
+        _one_of("dtype", self.dtype, get_args(DType))
+        _one_of("attention", self.attention, get_args(AttentionName))
+        if self.pooling is not None:
+            _one_of("pooling", self.pooling, get_args(PoolingMode))
+        for name, lowest in (
+            ("max_batch_tokens", 1),
+            ("max_batch_sequences", 1),
+            ("max_length", 1),
+            ("num_threads", 1),
+            ("num_input_slots", 3),
+        ):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
+                raise ConfigError(f"{name} must be an integer of at least {lowest}, got {value!r}")
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLayout:
+    """How a batch lies in an input buffer, mirrored by `BatchLayout` in `crates/tulip`.
+
+    Section after section, all int32:
+
+        cu_seqlens      [padded_sequences + 1]  first token of each sequence; padding slots
+                                                repeat the last value
+        token_ids       [padded_tokens]         padding rows hold token 0
+        positions       [padded_tokens]         0, 1, … inside each sequence + position_offset
+        token_type_ids  [padded_tokens]         only when `token_types`
+
+    Where padding rows exist they form one sequence of their own, the slot after the last real one.
+    """
+
+    token_buckets: tuple[int, ...] = ()
+    """Token counts to which a batch is padded, ascending; a larger batch is exact."""
+    sequence_tiers: tuple[int, ...] = ()
+    """Sequence slots to which a batch is padded, ascending; a larger batch is exact."""
+    token_types: bool = False
+    """The model reads token types."""
+    position_offset: int = 0
+    """Added to each position (RoBERTa's positions begin at `pad_token_id + 1`)."""
+
+    def padded_shape(self, num_tokens: int, num_sequences: int) -> tuple[int, int]:
+        """Token rows and sequence slots of a batch with padding."""
+        padded_tokens = _smallest_at_least(self.token_buckets, num_tokens)
+        slots = num_sequences + (padded_tokens > num_tokens)
+        return padded_tokens, _smallest_at_least(self.sequence_tiers, slots)
+
+    def buffer_len(self, padded_tokens: int, padded_sequences: int) -> int:
+        """Length of a batch in the input buffer, in int32 values."""
+        return padded_sequences + 1 + padded_tokens * (3 if self.token_types else 2)
+
+
+def _smallest_at_least(steps: tuple[int, ...], value: int) -> int:
+    return next((step for step in steps if step >= value), value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """What is served, fixed once loaded; mirrored by `ModelInfo` in `crates/tulip`."""
+
+    name: str
+    """Name that clients see."""
+    architecture: str
+    """Class name in the checkpoint's configuration."""
+    task: Task
+    output_width: int
+    """Width of an output row: dimensions of the vector, or number of labels."""
+    max_sequence_tokens: int
+    """Longest sequence, special tokens included."""
+    vocab_size: int
+    """Token ids are below this."""
+    pooling: str
+    """`mean`, `cls`, `last_token`, …; modes that are concatenated are joined by `+`."""
+    normalized: bool
+    """Rows have Euclidean length 1."""
+    similarity: Similarity = "cosine"
+    activation: Activation = "identity"
+    labels: tuple[str, ...] = ()
+    """Label names by index; empty for embedding models."""
+    positive_label: int = 0
+    """Index of the label whose score `Score` returns."""
+    matryoshka_dimensions: tuple[int, ...] = ()
+    prompts: dict[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
+    strip: bool = False
+    """Outer white space is removed before tokenization."""
+    lower_case: bool = False
+    """Text is lower-cased before tokenization."""
+    dtype: str = "float32"
+    device: str = "cpu"
+    fingerprint: str = ""
+    """Hash of weights, tokenizer, pooling, dtype and version."""
+    tokenizer_json: bytes = field(default=b"", repr=False)
+    layout: BatchLayout = field(default_factory=BatchLayout)

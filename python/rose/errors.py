@@ -1,0 +1,17 @@
+"""Errors that a user of the package sees."""
+
+
+class RoseError(Exception):
+    """Base of all errors raised by this package."""
+
+
+class ConfigError(RoseError, ValueError):
+    """An option has a value that cannot be used; the message names option, limit and value."""
+
+
+class ModelLoadError(RoseError):
+    """A model cannot be loaded; the message names the file and what is wrong with it."""
+
+
+class BatchError(RoseError, ValueError):
+    """A batch cannot be run; the message names the limit and the value."""

@@ -1,0 +1,117 @@
+"""Linear layers with what follows them fused in: bias, activation, residual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+
+from rose.errors import ModelLoadError
+from rose.models.base import WeightSource
+
+_ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
+
+# oneDNN's names of the same functions: (post-op, algorithm).
+_ONEDNN_POST_OPS = {
+    None: ("none", ""),
+    "gelu": ("gelu", "none"),
+    "gelu_new": ("gelu", "tanh"),
+    "gelu_pytorch_tanh": ("gelu", "tanh"),
+    "relu": ("relu", ""),
+    "silu": ("swish", ""),
+    "tanh": ("tanh", ""),
+}
+
+
+class Linear:
+    """y = activation(x Wᵀ + b) [+ residual], x [tokens, in_features]."""
+
+    def __init__(
+        self, weight: torch.Tensor, bias: torch.Tensor | None, activation: str | None = None
+    ) -> None:
+        if activation is not None and activation not in _ACTIVATIONS:
+            raise ModelLoadError(
+                f"activation {activation!r} is not supported; "
+                f"supported are {', '.join(_ACTIVATIONS)}"
+            )
+        self.out_features, self.in_features = weight.shape
+        self.weight = weight
+        self.bias = bias
+        self.activation = activation
+
+    def __call__(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+        """[tokens, out_features]; `residual` has that shape too."""
+        y = F.linear(x, self.weight, self.bias)
+        if self.activation is not None:
+            y = _ACTIVATIONS[self.activation](y)
+        return y if residual is None else y + residual
+
+
+class PackedLinear(Linear):
+    """On CPU: the weight in oneDNN's own blocked layout, epilogue inside the GEMM."""
+
+    def __init__(
+        self, weight: torch.Tensor, bias: torch.Tensor | None, activation: str | None = None
+    ) -> None:
+        super().__init__(weight, bias, activation)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous().to_mkldnn(), None)
+        self._post_op, self._algorithm = _ONEDNN_POST_OPS[activation]
+
+    def __call__(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
+        """[tokens, out_features]; `residual` has that shape too."""
+        y: torch.Tensor
+        if residual is None:
+            y = torch.ops.mkldnn._linear_pointwise(
+                x, self.weight, self.bias, self._post_op, [], self._algorithm
+            )
+        elif self.activation is None:
+            y = torch.ops.mkldnn._linear_pointwise.binary(
+                x, residual, self.weight, self.bias, "add"
+            )
+        else:
+            y = self(x) + residual
+        return y
+
+
+def load_linear(
+    weights: WeightSource,
+    names: str | Sequence[str],
+    in_features: int,
+    out_features: int,
+    *,
+    bias: bool = True,
+    activation: str | None = None,
+) -> Linear:
+    """The layer stored as `NAME.weight` (and `NAME.bias`), in the form that is fast on its device.
+
+    Several names, of `out_features` each, become one layer with their outputs side by side.
+
+    Raises:
+        ModelLoadError: a tensor is missing or has another shape, or the activation is unknown.
+    """
+    names = [names] if isinstance(names, str) else names
+    parts = [weights.take(f"{name}.weight", out_features, in_features) for name in names]
+    biases = [weights.take(f"{name}.bias", out_features) for name in names] if bias else []
+    layer_class = PackedLinear if _packs(weights.device, weights.dtype) else Linear
+    return layer_class(
+        parts[0] if len(parts) == 1 else torch.cat(parts),
+        None if not biases else biases[0] if len(biases) == 1 else torch.cat(biases),
+        activation,
+    )
+
+
+def _packs(device: torch.device, dtype: torch.dtype) -> bool:
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    # Without the instructions oneDNN's 16-bit GEMM refuses or is slower than torch's own.
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return dtype == torch.float32
