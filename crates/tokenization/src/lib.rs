@@ -1,1 +1,26 @@
-//! Placeholder while the crate is being written.
+//! Text to token ids, exactly as the model's own `tokenizer.json` says, on threads of its own.
+//!
+//! What happens to the texts of a request:
+//!
+//! 1. [`encode_batch`] or [`encode_pairs`] ([`batch`]) splits them over the [`Pool`] ([`pool`]),
+//!    or does them at once when they are few;
+//! 2. [`Tokenizer`] ([`tokenizer`]) makes a segment of each: its own tokens, nothing around them.
+//!    Of a text far beyond the limit only a prefix is read, where that is provably the same
+//!    ([`prefix`]); the query of a request is tokenized once;
+//! 3. segments are cut to the room they have ([`truncation`]);
+//! 4. special tokens are put around them ([`layout`]).
+
+mod batch;
+mod error;
+mod layout;
+mod pool;
+mod prefix;
+mod strip;
+mod tokenizer;
+mod truncation;
+
+pub use batch::{encode_batch, encode_pairs, encode_query};
+pub use error::{EncodeError, LoadError, PoolError};
+pub use pool::Pool;
+pub use tokenizer::{Content, Encoded, Query, Tokenizer, TokenizerOptions};
+pub use truncation::{OverlongPolicy, PairTruncation, Side, Truncated, TruncationOptions};

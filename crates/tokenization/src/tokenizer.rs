@@ -1,0 +1,439 @@
+//! The model's tokenizer: texts to segments, segments to sequences.
+
+use std::borrow::Cow;
+
+use tokenizers::normalizers::{Lowercase, NormalizerWrapper, Sequence};
+
+use crate::error::{EncodeError, LoadError};
+use crate::layout::Layout;
+use crate::pool::caught;
+use crate::prefix::PrefixRule;
+use crate::strip::strip;
+use crate::truncation::{
+    OverlongPolicy, PairTruncation, Side, Truncated, TruncationOptions, cut, longest_first,
+};
+
+/// What the model says beside its `tokenizer.json`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenizerOptions {
+    /// Longest sequence, special tokens included.
+    pub max_sequence_tokens: usize,
+    /// White space around each text goes, as by Python's `str.strip()`, after the prompt was put
+    /// before it.
+    pub strip: bool,
+    /// A lower-casing normalizer comes first unless the tokenizer has one: what
+    /// sentence-transformers makes of `do_lower_case`.
+    pub lower_case: bool,
+    /// Token ids are below this.
+    pub vocab_size: u32,
+}
+
+/// A query or a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A text; may be empty.
+    Text(String),
+    /// Its own tokens, without special tokens; may be empty.
+    TokenIds(Vec<u32>),
+}
+
+impl Content {
+    /// Bytes that have to be tokenized.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::TokenIds(_) => 0,
+        }
+    }
+}
+
+/// One sequence as the model reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Encoded {
+    /// Ids, special tokens included, each below `vocab_size`.
+    pub token_ids: Vec<u32>,
+    /// Index of the first token of type 1; 0 = all are of type 0.
+    pub second_segment_start: u32,
+    /// What was cut of the document, or of the single text with its prompt.
+    pub truncated: Option<Truncated>,
+    /// What was cut of the query for this pair ([`PairTruncation::LongestFirst`] only).
+    pub query_truncated: Option<Truncated>,
+}
+
+/// The query of a request, tokenized once for all its pairs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Query {
+    /// Its own tokens, without special tokens.
+    pub token_ids: Vec<u32>,
+    /// What `max_query_tokens` cut.
+    pub truncated: Option<Truncated>,
+}
+
+/// A loaded `tokenizer.json`. Truncation and padding set in it are ignored.
+#[derive(Debug)]
+pub struct Tokenizer {
+    reference: tokenizers::Tokenizer,
+    single: Layout,
+    pair: Layout,
+    prefix_rule: Option<PrefixRule>,
+    options: TokenizerOptions,
+}
+
+impl Tokenizer {
+    /// Loads the contents of a `tokenizer.json` and learns where its special tokens go.
+    ///
+    /// # Errors
+    /// It cannot be read, or does not fit the model's `options`.
+    pub fn from_json(tokenizer_json: &[u8], options: TokenizerOptions) -> Result<Self, LoadError> {
+        let reference = caught(|| {
+            let mut reference = tokenizers::Tokenizer::from_bytes(tokenizer_json)?;
+            reference.with_truncation(None)?.with_padding(None);
+            if options.lower_case {
+                lower_case(&mut reference)?;
+            }
+            Ok(reference)
+        })
+        .map_err(LoadError::Json)?;
+        let single = Layout::of_single(&reference)?;
+        let pair = Layout::of_pair(&reference)?;
+        if single.num_special() >= options.max_sequence_tokens {
+            return Err(LoadError::SequenceTooShort {
+                max_sequence_tokens: options.max_sequence_tokens,
+                special_tokens: single.num_special(),
+            });
+        }
+        let vocab_size = options.vocab_size;
+        if let Some(id) = single.special_token_ids().find(|&id| id >= vocab_size) {
+            let token = reference.id_to_token(id).unwrap_or_default();
+            return Err(LoadError::SpecialTokenOutOfRange {
+                token,
+                id,
+                vocab_size,
+            });
+        }
+        let prefix_rule = PrefixRule::of(&reference);
+        Ok(Self {
+            reference,
+            single,
+            pair,
+            prefix_rule,
+            options,
+        })
+    }
+
+    /// Special tokens of a single text.
+    #[must_use]
+    pub fn num_special_single(&self) -> usize {
+        self.single.num_special()
+    }
+
+    /// Special tokens of a pair.
+    #[must_use]
+    pub fn num_special_pair(&self) -> usize {
+        self.pair.num_special()
+    }
+
+    /// The text of each token, empty for ids that no token has.
+    #[must_use]
+    pub fn tokens_of(&self, token_ids: &[u32]) -> Vec<String> {
+        token_ids
+            .iter()
+            .map(|&id| self.reference.id_to_token(id).unwrap_or_default())
+            .collect()
+    }
+
+    /// The text's own tokens: no special tokens around them, no truncation.
+    ///
+    /// # Errors
+    /// The `tokenizers` crate refuses the text, or the model has no embedding for a token.
+    pub fn encode_segment(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
+        self.segment(text, usize::MAX, Side::Right)
+    }
+
+    /// The sequence of one text with `prompt` before it, cut to what `max_tokens` and
+    /// `max_document_tokens` leave. The prompt counts as a part of the text.
+    ///
+    /// # Errors
+    /// The text is too long and must not be cut, has no room at all, or cannot be tokenized.
+    pub fn encode_single(
+        &self,
+        prompt: &str,
+        content: &Content,
+        truncation: &TruncationOptions,
+    ) -> Result<Encoded, EncodeError> {
+        let special_tokens = self.single.num_special();
+        let limit = truncation.max_tokens.min(self.options.max_sequence_tokens);
+        let room = limit.saturating_sub(special_tokens);
+        let ceiling = truncation.max_document_tokens.unwrap_or(usize::MAX);
+        let given = self.content(prompt, content, room.min(ceiling), truncation.side)?;
+        if truncation.policy == OverlongPolicy::Error {
+            check_document(given.len(), truncation)?;
+            if given.len() > room {
+                return Err(EncodeError::TooLong {
+                    tokens: given.len() + special_tokens,
+                    limit,
+                });
+            }
+        }
+        if special_tokens > limit || (room == 0 && !given.is_empty()) {
+            return Err(EncodeError::NoRoom {
+                query_tokens: 0,
+                special_tokens,
+                limit,
+            });
+        }
+        let (kept, truncated) = cut(&given, room.min(ceiling), truncation.side);
+        let sequence = self.single.assemble(&self.reference, kept, None)?;
+        Ok(Encoded {
+            token_ids: sequence.token_ids,
+            second_segment_start: sequence.second_segment_start,
+            truncated,
+            query_truncated: None,
+        })
+    }
+
+    /// The query of pairs, cut to `max_query_tokens`.
+    ///
+    /// # Errors
+    /// The query passes its ceiling and must not be cut, fills more than a whole sequence and
+    /// only documents may be cut, or cannot be tokenized.
+    pub fn encode_query(
+        &self,
+        content: &Content,
+        truncation: &TruncationOptions,
+    ) -> Result<Query, EncodeError> {
+        let limit = truncation.max_tokens.min(self.options.max_sequence_tokens);
+        let room = limit.saturating_sub(self.pair.num_special());
+        let ceiling = truncation.max_query_tokens.unwrap_or(usize::MAX);
+        let may_cut = truncation.policy == OverlongPolicy::Cut;
+        // The most that can be used: with `longest_first` pairs decide it, later.
+        let must_fit = !(may_cut && truncation.pair == PairTruncation::LongestFirst);
+        let usable = if must_fit { room.min(ceiling) } else { ceiling };
+        let given = self.content("", content, usable, truncation.side)?;
+        if !may_cut && given.len() > ceiling {
+            return Err(EncodeError::QueryTooLong {
+                query_tokens: given.len(),
+                limit: ceiling,
+            });
+        }
+        let (kept, truncated) = cut(&given, ceiling, truncation.side);
+        if must_fit && kept.len() > room {
+            return Err(EncodeError::QueryTooLong {
+                query_tokens: given.len(),
+                limit: room,
+            });
+        }
+        let token_ids = if truncated.is_some() {
+            kept.to_vec()
+        } else {
+            given.into_owned()
+        };
+        Ok(Query {
+            token_ids,
+            truncated,
+        })
+    }
+
+    /// The sequence of a query and a document, cut to `max_tokens` and `max_document_tokens`.
+    /// An empty document is a text like others.
+    ///
+    /// # Errors
+    /// The document is too long and must not be cut, the query leaves it no room, or it cannot be
+    /// tokenized.
+    pub fn encode_pair(
+        &self,
+        query: &Query,
+        document: &Content,
+        truncation: &TruncationOptions,
+    ) -> Result<Encoded, EncodeError> {
+        let special_tokens = self.pair.num_special();
+        let limit = truncation.max_tokens.min(self.options.max_sequence_tokens);
+        let room = limit.saturating_sub(special_tokens);
+        let side = truncation.side;
+        let query_tokens = query.token_ids.len();
+        let ceiling = truncation.max_document_tokens.unwrap_or(usize::MAX);
+        // Beyond both numbers `longest_first` too decides the same, however long the document is.
+        let usable = ceiling.min(room.max(query_tokens));
+        let given = self.content("", document, usable, side)?;
+        let document_tokens = given.len().min(ceiling);
+        let total = query_tokens + document_tokens;
+
+        if truncation.policy == OverlongPolicy::Error {
+            check_document(given.len(), truncation)?;
+            if total > room {
+                return Err(EncodeError::TooLong {
+                    tokens: total + special_tokens,
+                    limit,
+                });
+            }
+        }
+        let no_room = EncodeError::NoRoom {
+            query_tokens,
+            special_tokens,
+            limit,
+        };
+        let (query_kept, document_kept) = match truncation.pair {
+            _ if special_tokens > limit => return Err(no_room),
+            _ if total <= room => (query_tokens, document_tokens),
+            PairTruncation::ProtectQuery if query_tokens > room => {
+                return Err(EncodeError::QueryTooLong {
+                    query_tokens,
+                    limit: room,
+                });
+            }
+            PairTruncation::ProtectQuery if query_tokens == room => return Err(no_room),
+            PairTruncation::ProtectQuery => (query_tokens, room - query_tokens),
+            PairTruncation::LongestFirst if room == 0 => return Err(no_room),
+            PairTruncation::LongestFirst => longest_first(query_tokens, document_tokens, room),
+        };
+        let (first, query_truncated) = cut(&query.token_ids, query_kept, side);
+        // Cutting to the ceiling and then to the room keeps the same as cutting once.
+        let (second, truncated) = cut(&given, document_kept, side);
+        let sequence = self.pair.assemble(&self.reference, first, Some(second))?;
+        Ok(Encoded {
+            token_ids: sequence.token_ids,
+            second_segment_start: sequence.second_segment_start,
+            truncated,
+            query_truncated: query_truncated.map(|cut| Truncated {
+                tokens_given: query
+                    .truncated
+                    .map_or(cut.tokens_given, |first| first.tokens_given),
+                ..cut
+            }),
+        })
+    }
+
+    /// Checks a complete sequence that came as token ids.
+    ///
+    /// # Errors
+    /// It is empty, longer than the model's limit, or has an id that the model does not know.
+    pub fn check_sequence(&self, token_ids: &[u32]) -> Result<(), EncodeError> {
+        let limit = self.options.max_sequence_tokens;
+        if token_ids.is_empty() {
+            return Err(EncodeError::Empty);
+        }
+        if token_ids.len() > limit {
+            return Err(EncodeError::TooLong {
+                tokens: token_ids.len(),
+                limit,
+            });
+        }
+        self.check_range(token_ids)
+    }
+
+    /// Own tokens of `prompt` and `content`, or of a beginning with more than `usable` tokens.
+    fn content<'a>(
+        &self,
+        prompt: &str,
+        content: &'a Content,
+        usable: usize,
+        side: Side,
+    ) -> Result<Cow<'a, [u32]>, EncodeError> {
+        match content {
+            Content::Text(text) if prompt.is_empty() => {
+                self.segment(text, usable, side).map(Cow::Owned)
+            }
+            Content::Text(text) => self
+                .segment(&[prompt, text].concat(), usable, side)
+                .map(Cow::Owned),
+            Content::TokenIds(token_ids) => {
+                self.check_range(token_ids)?;
+                if prompt.is_empty() {
+                    return Ok(Cow::Borrowed(token_ids));
+                }
+                let mut segment = self.encode_segment(prompt)?;
+                segment.extend_from_slice(token_ids);
+                Ok(Cow::Owned(segment))
+            }
+        }
+    }
+
+    /// The tokens of `text`, or of a beginning of it with more than `usable` tokens.
+    fn segment(&self, text: &str, usable: usize, side: Side) -> Result<Vec<u32>, EncodeError> {
+        let text = if self.options.strip {
+            strip(text)
+        } else {
+            text
+        };
+        if let (Some(rule), Side::Right) = (self.prefix_rule, side) {
+            // Longer and longer beginnings, until reading the rest costs no more than another try.
+            let mut min_bytes = usable
+                .saturating_mul(PREFIX_BYTES_PER_TOKEN)
+                .max(PREFIX_MIN_BYTES);
+            while min_bytes <= text.len() / 2 {
+                let Some(end) = rule.prefix_end(text, min_bytes) else {
+                    break;
+                };
+                let token_ids = self.tokenize(&text[..end])?;
+                if token_ids.len() > usable {
+                    return Ok(token_ids);
+                }
+                min_bytes = min_bytes.saturating_mul(4);
+            }
+        }
+        self.tokenize(text)
+    }
+
+    fn tokenize(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
+        let encoding =
+            caught(|| self.reference.encode_fast(text, false)).map_err(EncodeError::Tokenizer)?;
+        let token_ids = encoding.get_ids().to_vec();
+        self.check_range(&token_ids)?;
+        Ok(token_ids)
+    }
+
+    fn check_range(&self, token_ids: &[u32]) -> Result<(), EncodeError> {
+        let vocab_size = self.options.vocab_size;
+        match token_ids.iter().position(|&id| id >= vocab_size) {
+            None => Ok(()),
+            Some(position) => {
+                let id = token_ids[position];
+                Err(EncodeError::TokenIdOutOfRange {
+                    position,
+                    id,
+                    vocab_size,
+                })
+            }
+        }
+    }
+}
+
+/// First try for a text far too long: enough for the tokens wanted of nearly all texts.
+const PREFIX_BYTES_PER_TOKEN: usize = 8;
+/// Shorter texts are read whole.
+const PREFIX_MIN_BYTES: usize = 256;
+
+fn check_document(tokens: usize, truncation: &TruncationOptions) -> Result<(), EncodeError> {
+    match truncation.max_document_tokens {
+        Some(limit) if tokens > limit => Err(EncodeError::DocumentTooLong {
+            document_tokens: tokens,
+            limit,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Lower-cases before all else, unless that is in the tokenizer already.
+fn lower_case(reference: &mut tokenizers::Tokenizer) -> tokenizers::Result<()> {
+    let lower = NormalizerWrapper::Lowercase(Lowercase);
+    let normalizers = match reference.get_normalizer() {
+        None => vec![lower],
+        Some(NormalizerWrapper::Lowercase(_)) => return Ok(()),
+        Some(NormalizerWrapper::Sequence(sequence)) => {
+            let sequence = sequence.as_ref();
+            if sequence
+                .iter()
+                .any(|one| matches!(one, NormalizerWrapper::Lowercase(_)))
+            {
+                return Ok(());
+            }
+            [&[lower], sequence].concat()
+        }
+        Some(other) => vec![lower, other.clone()],
+    };
+    reference.with_normalizer(Some(Sequence::new(normalizers)))?;
+    Ok(())
+}
