@@ -43,7 +43,7 @@ _MODULES = {
     "RoseError": "rose.errors",
 }
 
-__all__ = [  # noqa: F822, RUF022 - resolved by __getattr__
+__all__ = [
     "AsyncClient",
     "BatchError",
     "BatchLayout",

@@ -1,0 +1,1 @@
+"""The engine: loads a model and runs its steps."""

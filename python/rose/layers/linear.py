@@ -62,7 +62,7 @@ class PackedLinear(Linear):
         self, weight: torch.Tensor, bias: torch.Tensor | None, activation: str | None = None
     ) -> None:
         super().__init__(weight, bias, activation)
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous().to_mkldnn(), None)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
         self._post_op, self._algorithm = _ONEDNN_POST_OPS[activation]
 
     def __call__(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
@@ -109,7 +109,7 @@ def load_linear(
 
 
 def _packs(device: torch.device, dtype: torch.dtype) -> bool:
-    if device.type != "cpu" or not torch.backends.mkldnn.is_available():
+    if device.type != "cpu" or not torch._C._has_mkldnn:
         return False
     # Without the instructions oneDNN's 16-bit GEMM refuses or is slower than torch's own.
     if dtype == torch.bfloat16:

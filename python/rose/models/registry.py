@@ -2,45 +2,77 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Protocol, cast
 
+from rose.checkpoint.json_object import JsonObject
 from rose.errors import ModelLoadError
+from rose.models.base import Backbone, Model, WeightSource
 
-# Class name in `architectures` → module and class, imported when asked for. A backbone gives hidden
-# states that are pooled; a classifier is a `Model` with a head of its own.
+# Class name in `architectures` → module and class, imported when asked for. A backbone is a
+# `Backbone`, made from (config, weights); checkpoints of other tasks serve as one as well, their
+# heads are left aside. A classifier is a `Model`, made from (config, weights, num_labels).
 BACKBONES = {
     "BertModel": "rose.models.bert:BertModel",
     "BertForMaskedLM": "rose.models.bert:BertModel",
     "BertForPreTraining": "rose.models.bert:BertModel",
+    "BertForSequenceClassification": "rose.models.bert:BertModel",
 }
 CLASSIFIERS = {
     "BertForSequenceClassification": "rose.models.bert:BertForSequenceClassification",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Architecture:
-    """A class that builds a model from (config, weights)."""
+class BackboneClass(Protocol):
+    """A class of backbones."""
 
-    name: str
-    model_class: Any
-    is_classifier: bool
+    unused_weights: tuple[str, ...]
+    """Patterns of tensor names that a checkpoint may hold and this class does not read."""
+
+    def __call__(self, config: JsonObject, weights: WeightSource) -> Backbone:
+        """Builds the model."""
 
 
-def find_architecture(name: str) -> Architecture:
-    """The implementation of an architecture.
+class ClassifierClass(Protocol):
+    """A class of models with a classification head."""
+
+    unused_weights: tuple[str, ...]
+
+    def __call__(self, config: JsonObject, weights: WeightSource, num_labels: int) -> Model:
+        """Builds the model."""
+
+
+def is_classifier(architecture: str) -> bool:
+    """Whether the checkpoint has a classification head of its own."""
+    return architecture in CLASSIFIERS
+
+
+def find_backbone(architecture: str) -> BackboneClass:
+    """The class without a head.
 
     Raises:
-        ModelLoadError: it is not supported; the message lists those that are.
+        ModelLoadError: the architecture is not supported; the message lists those that are.
     """
-    path = BACKBONES.get(name) or CLASSIFIERS.get(name)
+    return cast("BackboneClass", _import(BACKBONES, architecture))
+
+
+def find_classifier(architecture: str) -> ClassifierClass:
+    """The class with its classification head.
+
+    Raises:
+        ModelLoadError: the architecture is not supported; the message lists those that are.
+    """
+    return cast("ClassifierClass", _import(CLASSIFIERS, architecture))
+
+
+def _import(table: dict[str, str], architecture: str) -> object:
+    path = table.get(architecture)
     if path is None:
-        supported = ", ".join(sorted(BACKBONES | CLASSIFIERS))
+        supported = ", ".join(sorted(BACKBONES.keys() | CLASSIFIERS.keys()))
         raise ModelLoadError(
-            f"config.json: architecture {name!r} is not supported; supported are {supported}"
+            f"config.json: architecture {architecture!r} is not supported; "
+            f"supported are {supported}"
         )
     module_name, class_name = path.split(":")
-    model_class = getattr(import_module(module_name), class_name)
-    return Architecture(name, model_class, name in CLASSIFIERS)
+    model_class: object = getattr(import_module(module_name), class_name)
+    return model_class

@@ -1,0 +1,110 @@
+"""The engine: one loaded model, one step at a time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from rose.attention import make_attention
+from rose.config import BatchLayout, EngineConfig, ModelInfo
+from rose.engine.cpu_runner import CpuRunner
+from rose.engine.input_slot import InputSlot, slot_capacity
+from rose.engine.load import load_model
+from rose.forward_batch import ForwardBatch
+from rose.lazy_tensor import LazyTensor
+from rose.models.base import Model
+
+logger = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """Runs steps on one kind of device."""
+
+    layout: BatchLayout
+
+    def make_slot(self, capacity: int) -> InputSlot:
+        """An input buffer of `capacity` int32 values."""
+
+    def step(self, batch: ForwardBatch) -> LazyTensor:
+        """Starts a step on a batch that lies in device memory."""
+
+    def step_slot(
+        self,
+        slot: InputSlot,
+        num_tokens: int,
+        num_sequences: int,
+        max_seqlen: int,
+        padded_tokens: int,
+        padded_sequences: int,
+    ) -> LazyTensor:
+        """Starts a step on the batch that was written into `slot`."""
+
+
+class Engine:
+    """A loaded model. Owned by one thread.
+
+    `step_slot` is what the server calls: it fills one of `input_slots` as `info.layout` says and
+    passes the batch's sizes. The slot may be filled again once the `LazyTensor` is ready.
+    """
+
+    def __init__(self, model: Model, info: ModelInfo, config: EngineConfig) -> None:
+        self.model = model
+        self.config = config
+        self.runner = _make_runner(model, info, config)
+        self.info = replace(info, layout=self.runner.layout)
+        capacity = slot_capacity(
+            self.runner.layout,
+            config.max_batch_tokens,
+            config.max_batch_sequences,
+            info.max_sequence_tokens,
+        )
+        self.input_slots = [self.runner.make_slot(capacity) for _ in range(config.num_input_slots)]
+        self.step_slot = self.runner.step_slot
+
+    @classmethod
+    def load(cls, model: str | Path, config: EngineConfig | None = None) -> Engine:
+        """Loads a model directory, a model from the hub, or `demo`.
+
+        Raises:
+            ModelLoadError: there is no such model or its files cannot be used.
+            ConfigError: an option does not fit the model or the machine.
+        """
+        config = config or EngineConfig()
+        started = time.perf_counter()
+        if config.num_threads is not None:
+            torch.set_num_threads(config.num_threads)
+        loaded, info = load_model(model, config)
+        engine = cls(loaded, info, config)
+        logger.info(
+            "loaded %s (%s, %s on %s) in %.2f s",
+            info.name,
+            info.architecture,
+            info.dtype,
+            info.device,
+            time.perf_counter() - started,
+        )
+        return engine
+
+    def step(self, batch: ForwardBatch) -> LazyTensor:
+        """Starts the computation of a batch: [num_sequences, info.output_width] float32.
+
+        `batch` must be laid out as `info.layout` says.
+        """
+        return self.runner.step(batch)
+
+
+def _make_runner(model: Model, info: ModelInfo, config: EngineConfig) -> Runner:
+    device, dtype = torch.device(info.device), getattr(torch, info.dtype)
+    if device.type == "cpu":
+        attention = make_attention(config.attention, model.backbone.attention_shape, dtype, device)
+        return CpuRunner(model, attention)
+    # Imported here: CPU use must not load triton.
+    from rose.graphs.graph_runner import GraphRunner
+
+    runner: Runner = GraphRunner(model, info, config)
+    return runner

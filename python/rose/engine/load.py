@@ -1,0 +1,224 @@
+"""From a model directory to a model in memory and the facts about it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+import rose
+from rose.checkpoint.checkpoint import Checkpoint, read_checkpoint
+from rose.checkpoint.fingerprint import fingerprint
+from rose.checkpoint.head import DenseConfig, HeadConfig
+from rose.checkpoint.location import find_model
+from rose.checkpoint.weights import SafetensorsWeights, weight_files
+from rose.config import Activation, BatchLayout, EngineConfig, ModelInfo, Task
+from rose.errors import ConfigError, ModelLoadError
+from rose.layers.linear import Linear, load_linear
+from rose.layers.pooling import Pooling
+from rose.models.base import Model
+from rose.models.embedding import EmbeddingModel
+from rose.models.registry import find_backbone, find_classifier, is_classifier
+
+logger = logging.getLogger(__name__)
+
+_TORCH_DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+_POSITIVE_LABELS = {"yes", "true", "positive", "relevant", "entailment", "1"}
+# What sentence-transformers does with a directory that names no pooling.
+_PLAIN_HEAD = HeadConfig(pooling=("mean",))
+
+
+def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInfo]:
+    """Reads a model; its layout is that of an engine without padding.
+
+    Raises:
+        ModelLoadError: there is no such model or its files cannot be used.
+        ConfigError: an option does not fit the model or the machine.
+    """
+    directory, name = find_model(model, config.revision)
+    checkpoint = read_checkpoint(directory)
+    device = find_device(config.device)
+    dtype = find_dtype(config.dtype, device)
+    weights = SafetensorsWeights(checkpoint.transformer, dtype, device)
+    head: HeadConfig | None = None
+    loaded: Model
+    if checkpoint.head is not None or not is_classifier(checkpoint.architecture):
+        head = _head(checkpoint, config)
+        loaded, unused = _load_embedding(checkpoint, head, weights)
+    else:
+        loaded, unused = _load_classifier(checkpoint, config, weights)
+    weights.check_all_taken(unused)
+    backbone = loaded.backbone
+    max_length = _max_sequence_tokens(checkpoint, config, backbone.max_positions)
+    files = list(weights.files)
+    for dense in head.dense if head else ():
+        files += weight_files(dense.directory)
+    task: Task = "embed" if head else "score" if loaded.output_width == 1 else "classify"
+    pooling = "+".join(head.pooling) if head else "cls"
+    info = ModelInfo(
+        name=config.served_name or name,
+        architecture=checkpoint.architecture,
+        task=task,
+        output_width=loaded.output_width,
+        max_sequence_tokens=max_length,
+        vocab_size=backbone.vocab_size,
+        pooling=pooling,
+        normalized=bool(head and head.normalize),
+        similarity=checkpoint.similarity or "cosine",
+        activation=_activation(checkpoint, task),
+        labels=() if head else checkpoint.labels,
+        positive_label=_positive_label(checkpoint.labels) if task == "classify" else 0,
+        matryoshka_dimensions=checkpoint.matryoshka_dimensions if head else (),
+        prompts=checkpoint.prompts,
+        default_prompt_name=checkpoint.default_prompt_name,
+        lower_case=checkpoint.lower_case,
+        dtype=str(dtype).removeprefix("torch."),
+        device=str(device),
+        fingerprint=fingerprint(
+            files,
+            checkpoint.tokenizer_json,
+            checkpoint.architecture,
+            pooling,
+            head.normalize if head else None,
+            max_length,
+            checkpoint.prompts,
+            checkpoint.lower_case,
+            str(dtype),
+            rose.__version__,
+        ),
+        tokenizer_json=checkpoint.tokenizer_json,
+        layout=BatchLayout(
+            token_types=backbone.token_types, position_offset=backbone.position_offset
+        ),
+    )
+    return loaded, info
+
+
+def find_device(name: str) -> torch.device:
+    """The device that `device` asks for.
+
+    Raises:
+        ConfigError: a CUDA device is asked for that is not there.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        index = device.index or 0
+        if index >= count:
+            raise ConfigError(f"device {name!r} is not there; CUDA devices found: {count}")
+        device = torch.device("cuda", index)
+    return device
+
+
+def find_dtype(name: str, device: torch.device) -> torch.dtype:
+    """The dtype that `dtype` asks for.
+
+    Raises:
+        ConfigError: it does not run on the device.
+    """
+    if name == "auto":
+        name = "float32" if device.type == "cpu" else "bfloat16"
+    if name == "float16" and device.type == "cpu":
+        raise ConfigError("dtype float16 needs a CUDA device; on CPU use float32 or bfloat16")
+    return _TORCH_DTYPES[name]
+
+
+def _head(checkpoint: Checkpoint, config: EngineConfig) -> HeadConfig:
+    head = checkpoint.head or _PLAIN_HEAD
+    if checkpoint.head is None:
+        logger.warning("no modules.json: mean pooling, rows not normalized")
+    if not head.include_prompt and any(checkpoint.prompts.values()):
+        raise ModelLoadError(
+            "1_Pooling/config.json: include_prompt false with prompts is not supported"
+        )
+    if config.pooling is not None:
+        head = replace(head, pooling=(config.pooling,))
+    if config.normalize is not None:
+        head = replace(head, normalize=config.normalize)
+    return head
+
+
+def _load_embedding(
+    checkpoint: Checkpoint, head: HeadConfig, weights: SafetensorsWeights
+) -> tuple[Model, tuple[str, ...]]:
+    backbone_class = find_backbone(checkpoint.architecture)
+    backbone = backbone_class(checkpoint.config, weights)
+    width = backbone.hidden_size * len(head.pooling)
+    layers = []
+    for dense in head.dense:
+        if dense.in_features != width:
+            raise ModelLoadError(
+                f"{dense.directory.name}/config.json: in_features is {dense.in_features}, "
+                f"the rows before it have {width}"
+            )
+        layers.append(_load_dense(dense, weights.device))
+        width = dense.out_features
+    model = EmbeddingModel(
+        backbone, Pooling(head.pooling), tuple(layers), normalized=head.normalize
+    )
+    return model, backbone_class.unused_weights
+
+
+def _load_dense(config: DenseConfig, device: torch.device) -> Linear:
+    # Pooled rows are float32, and these layers are small.
+    weights = SafetensorsWeights(config.directory, torch.float32, device)
+    layer = load_linear(
+        weights,
+        "linear",
+        config.in_features,
+        config.out_features,
+        bias=config.bias,
+        activation=config.activation,
+    )
+    weights.check_all_taken(())
+    return layer
+
+
+def _load_classifier(
+    checkpoint: Checkpoint, config: EngineConfig, weights: SafetensorsWeights
+) -> tuple[Model, tuple[str, ...]]:
+    for option in ("pooling", "normalize"):
+        if getattr(config, option) is not None:
+            raise ConfigError(
+                f"{option} is an option of embedding models; "
+                f"{checkpoint.architecture} is a classifier"
+            )
+    classifier_class = find_classifier(checkpoint.architecture)
+    model: Model = classifier_class(checkpoint.config, weights, len(checkpoint.labels))
+    return model, classifier_class.unused_weights
+
+
+def _max_sequence_tokens(checkpoint: Checkpoint, config: EngineConfig, max_positions: int) -> int:
+    if config.max_length is not None:
+        if config.max_length > max_positions:
+            raise ConfigError(
+                f"max_length must be at most {max_positions}, the positions of the model, "
+                f"got {config.max_length}"
+            )
+        return config.max_length
+    return min(checkpoint.max_length or max_positions, max_positions)
+
+
+def _activation(checkpoint: Checkpoint, task: Task) -> Activation:
+    if task == "embed":
+        return "identity"
+    if checkpoint.activation is not None:
+        return checkpoint.activation
+    multi_label = checkpoint.config.values.get("problem_type") == "multi_label_classification"
+    return "sigmoid" if task == "score" or multi_label else "softmax"
+
+
+def _positive_label(labels: tuple[str, ...]) -> int:
+    """The label that means relevant, by its name; else the second one."""
+    for index, label in enumerate(labels):
+        if label.lower() in _POSITIVE_LABELS:
+            return index
+    return min(1, len(labels) - 1)

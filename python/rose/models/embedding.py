@@ -1,0 +1,37 @@
+"""An embedding model: a backbone, pooling, dense layers, normalization."""
+
+from __future__ import annotations
+
+import torch
+
+from rose.attention.base import AttentionBackend
+from rose.forward_batch import ForwardBatch
+from rose.layers.linear import Linear
+from rose.layers.pooling import Pooling, normalize
+from rose.models.base import Backbone
+
+
+class EmbeddingModel:
+    """One vector for each sequence; a `Model`."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        pooling: Pooling,
+        dense: tuple[Linear, ...] = (),
+        *,
+        normalized: bool = True,
+    ) -> None:
+        self.backbone = backbone
+        self.pooling = pooling
+        self.dense = dense
+        self.normalized = normalized
+        pooled = backbone.hidden_size * len(pooling.modes)
+        self.output_width = dense[-1].out_features if dense else pooled
+
+    def __call__(self, batch: ForwardBatch, attention: AttentionBackend) -> torch.Tensor:
+        """Vectors [padded_sequences, output_width] float32."""
+        rows = self.pooling(self.backbone(batch, attention), batch)
+        for layer in self.dense:
+            rows = layer(rows)
+        return normalize(rows) if self.normalized else rows
