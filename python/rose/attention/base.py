@@ -45,3 +45,13 @@ class AttentionBackend(ABC):
             v: [tokens, num_kv_heads, head_dim]; rows may be strided.
             out: [tokens, num_heads, head_dim], contiguous; written.
         """
+
+    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """`run` into memory of its own, which some libraries insist on allocating themselves.
+
+        Returns:
+            [tokens, num_heads, head_dim], contiguous.
+        """
+        out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+        self.run(q, k, v, out)
+        return out

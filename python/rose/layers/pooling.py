@@ -7,7 +7,9 @@ import torch.nn.functional as F
 
 from rose.config import PoolingMode
 from rose.forward_batch import ForwardBatch
+from rose.kernels.pooling import RowChoice, mean_rows
 
+_ROW_CHOICES: dict[PoolingMode, RowChoice] = {"cls": "first", "last_token": "last"}
 _LOWEST = torch.finfo(torch.float32).min
 
 
@@ -19,6 +21,10 @@ class Pooling:
 
     def __init__(self, modes: tuple[PoolingMode, ...]) -> None:
         self.modes = modes
+        self.row_choice: RowChoice | None = (
+            None if len(modes) > 1 else _ROW_CHOICES.get(modes[0])
+        )
+        """The one row of each sequence that is read, if it is one."""
 
     def __call__(self, hidden: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
         """Hidden [padded_tokens, width] to [padded_sequences, modes * width] float32."""
@@ -32,6 +38,8 @@ class Pooling:
         if mode == "last_token":
             return hidden.index_select(0, (ends - 1).clamp(min=0)).float()
         lengths = (ends - starts).clamp(min=1).unsqueeze(1)
+        if mode == "mean" and hidden.is_cuda:
+            return mean_rows(hidden, batch.cu_seqlens, normalize=False)
         if mode == "max":
             return _reduce(hidden.float(), batch, "max").clamp(min=_LOWEST)
         if mode == "weighted_mean":

@@ -8,6 +8,7 @@ import torch
 
 from rose.attention.base import AttentionBackend, AttentionShape
 from rose.forward_batch import ForwardBatch
+from rose.kernels.pooling import RowChoice
 
 
 class WeightSource(Protocol):
@@ -45,8 +46,14 @@ class Backbone(Protocol):
     position_offset: int
     attention_shape: AttentionShape
 
-    def __call__(self, batch: ForwardBatch, attention: AttentionBackend) -> torch.Tensor:
-        """Hidden states [padded_tokens, hidden_size] in the engine's dtype."""
+    def __call__(
+        self, batch: ForwardBatch, attention: AttentionBackend, rows: RowChoice | None = None
+    ) -> torch.Tensor:
+        """Hidden states [padded_tokens, hidden_size] in the engine's dtype.
+
+        With `rows` only the first or last token's of each sequence, [padded_sequences,
+        hidden_size]: the last layer then skips most of its work.
+        """
 
 
 class Model(Protocol):

@@ -8,7 +8,9 @@ from rose.attention.base import AttentionBackend, AttentionShape
 from rose.checkpoint.json_object import JsonObject
 from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
+from rose.kernels.pooling import RowChoice, select_rows
 from rose.layers.embedding import BertEmbeddings
+from rose.layers.fused_encoder import FusedEncoder
 from rose.layers.linear import load_linear
 from rose.layers.norm import LayerNorm
 from rose.models.base import WeightSource
@@ -133,13 +135,18 @@ class BertModel:
             )
             for index in range(config.integer("num_hidden_layers"))
         ]
+        self.fused = FusedEncoder(self) if weights.device.type == "cuda" else None
 
-    def __call__(self, batch: ForwardBatch, attention: AttentionBackend) -> torch.Tensor:
-        """Hidden states [padded_tokens, hidden_size]."""
+    def __call__(
+        self, batch: ForwardBatch, attention: AttentionBackend, rows: RowChoice | None = None
+    ) -> torch.Tensor:
+        """Hidden states [padded_tokens, hidden_size], or with `rows` one for each sequence."""
+        if self.fused is not None:
+            return self.fused(batch, attention, rows)
         x = self.embeddings(batch)
         for layer in self.layers:
             x = layer(x, attention)
-        return x
+        return x if rows is None else select_rows(x, batch.cu_seqlens, rows)
 
 
 class BertForSequenceClassification:
@@ -156,10 +163,7 @@ class BertForSequenceClassification:
 
     def __call__(self, batch: ForwardBatch, attention: AttentionBackend) -> torch.Tensor:
         """Logits [padded_sequences, num_labels] float32."""
-        x = self.backbone(batch, attention)
-        # Empty padding slots point past the last row; their result is never read.
-        first_rows = batch.cu_seqlens[:-1].clamp(max=x.shape[0] - 1)
-        return self.classifier(self.pooler(x.index_select(0, first_rows))).float()
+        return self.classifier(self.pooler(self.backbone(batch, attention, "first"))).float()
 
 
 def _check_supported(config: JsonObject) -> None:

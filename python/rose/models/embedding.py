@@ -31,7 +31,11 @@ class EmbeddingModel:
 
     def __call__(self, batch: ForwardBatch, attention: AttentionBackend) -> torch.Tensor:
         """Vectors [padded_sequences, output_width] float32."""
-        rows = self.pooling(self.backbone(batch, attention), batch)
+        choice = self.pooling.row_choice
+        if choice is not None:
+            rows = self.backbone(batch, attention, choice).float()
+        else:
+            rows = self.pooling(self.backbone(batch, attention), batch)
         for layer in self.dense:
             rows = layer(rows)
         return normalize(rows) if self.normalized else rows

@@ -17,9 +17,28 @@ BACKBONES = {
     "BertForMaskedLM": "rose.models.bert:BertModel",
     "BertForPreTraining": "rose.models.bert:BertModel",
     "BertForSequenceClassification": "rose.models.bert:BertModel",
+    "XLMRobertaModel": "rose.models.xlm_roberta:XLMRobertaModel",
+    "XLMRobertaForMaskedLM": "rose.models.xlm_roberta:XLMRobertaModel",
+    "XLMRobertaForSequenceClassification": "rose.models.xlm_roberta:XLMRobertaModel",
+    "RobertaModel": "rose.models.xlm_roberta:XLMRobertaModel",
+    "RobertaForMaskedLM": "rose.models.xlm_roberta:XLMRobertaModel",
+    "RobertaForSequenceClassification": "rose.models.xlm_roberta:XLMRobertaModel",
+    "CamembertModel": "rose.models.xlm_roberta:XLMRobertaModel",
+    "CamembertForMaskedLM": "rose.models.xlm_roberta:XLMRobertaModel",
+    "Qwen3Model": "rose.models.qwen3:Qwen3Model",
+    "Qwen3ForCausalLM": "rose.models.qwen3:Qwen3Model",
+    "Qwen3ForSequenceClassification": "rose.models.qwen3:Qwen3Model",
+    "PPLXQwen3Model": "rose.models.qwen3:BidirectionalQwen3Model",
 }
 CLASSIFIERS = {
     "BertForSequenceClassification": "rose.models.bert:BertForSequenceClassification",
+    "XLMRobertaForSequenceClassification": (
+        "rose.models.xlm_roberta:XLMRobertaForSequenceClassification"
+    ),
+    "RobertaForSequenceClassification": (
+        "rose.models.xlm_roberta:XLMRobertaForSequenceClassification"
+    ),
+    "Qwen3ForSequenceClassification": "rose.models.qwen3_reranker:Qwen3ForSequenceClassification",
 }
 
 

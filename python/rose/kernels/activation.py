@@ -1,0 +1,39 @@
+"""Activations between the two GEMMs of a feed-forward layer."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from rose.kernels.launch import uses_triton
+
+
+def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
+    """silu(gate) · up, [tokens, width], of [tokens, 2 · width] that holds gate, then up."""
+    tokens, width = gate_up.shape[0], gate_up.shape[1] // 2
+    if uses_triton(gate_up):
+        from rose.kernels.triton_kernels.activation import silu_mul_kernel
+
+        out = torch.empty(tokens, width, dtype=gate_up.dtype, device=gate_up.device)
+        silu_mul_kernel[(tokens, -(-width // 1024))](
+            gate_up, out, width=width, block=1024, num_warps=4
+        )
+        return out
+    gate, up = gate_up.float().chunk(2, dim=1)
+    return (F.silu(gate) * up).to(gate_up.dtype)
+
+
+def bias_gelu_(x: torch.Tensor, bias: torch.Tensor, *, tanh: bool = False) -> torch.Tensor:
+    """GELU(x + bias) in place, x [tokens, width]; `tanh` selects the approximation.
+
+    cuBLAS has a GELU in its epilogue, but only the approximation; BERT is trained with the exact one.
+    """
+    tokens, width = x.shape
+    if uses_triton(x):
+        from rose.kernels.triton_kernels.activation import bias_gelu_kernel
+
+        bias_gelu_kernel[(tokens, -(-width // 1024))](
+            x, bias, width=width, block=1024, tanh=tanh, num_warps=4
+        )
+        return x
+    return x.copy_(F.gelu(x.float() + bias.float(), approximate="tanh" if tanh else "none"))

@@ -1,0 +1,127 @@
+"""Residual add and normalization of [tokens, width] rows; sums in float32."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from rose.kernels.launch import num_warps, row_block, uses_triton
+
+
+def add_layer_norm(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    linear_bias: torch.Tensor | None,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float,
+    bad_rows: torch.Tensor | None,
+) -> torch.Tensor:
+    """LayerNorm(x + linear_bias + residual), [tokens, width] of x's dtype.
+
+    `linear_bias` belongs to the GEMM that made `x`; adding it here costs nothing and leaves the GEMM
+    free to split its sum. Without `bad_rows` a NaN stays where it is.
+    """
+    tokens, width = x.shape
+    out = torch.empty_like(x)
+    if uses_triton(x):
+        from rose.kernels.triton_kernels.norm import add_layer_norm_kernel
+
+        block = row_block(width)
+        add_layer_norm_kernel[(tokens,)](
+            x,
+            residual,
+            weight if linear_bias is None else linear_bias,
+            weight,
+            bias,
+            out,
+            x if bad_rows is None else bad_rows,
+            eps,
+            width=width,
+            block=block,
+            has_linear_bias=linear_bias is not None,
+            contain=bad_rows is not None,
+            num_warps=num_warps(block),
+        )
+        return out
+    total = x.float() + residual.float()
+    if linear_bias is not None:
+        total += linear_bias.float()
+    normed = F.layer_norm(total, (width,), weight.float(), bias.float(), eps)
+    if bad_rows is not None:
+        normed = torch.where(_note_bad_rows(total, bad_rows), normed, 0.0)
+    return out.copy_(normed)
+
+
+def add_rms_norm(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float,
+    bad_rows: torch.Tensor | None,
+) -> torch.Tensor:
+    """Adds `x` to `residual` in place and returns RMSNorm(residual), both [tokens, width].
+
+    Without `bad_rows` a NaN stays where it is.
+    """
+    tokens, width = x.shape
+    out = torch.empty_like(x)
+    if uses_triton(x):
+        from rose.kernels.triton_kernels.norm import add_rms_norm_kernel
+
+        block = row_block(width)
+        add_rms_norm_kernel[(tokens,)](
+            x,
+            residual,
+            weight,
+            out,
+            x if bad_rows is None else bad_rows,
+            eps,
+            width=width,
+            block=block,
+            contain=bad_rows is not None,
+            num_warps=num_warps(block),
+        )
+        return out
+    total = x.float() + residual.float()
+    if bad_rows is not None:
+        total = torch.where(_note_bad_rows(total, bad_rows), total, 0.0)
+    residual.copy_(total)
+    return out.copy_(rms_norm(total, weight.float(), eps))
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """x / sqrt(mean(x²) + eps) · weight over the last dimension, in x's dtype."""
+    return F.rms_norm(x.float(), (x.shape[-1],), weight.float(), eps).to(x.dtype)
+
+
+def mark_bad_sequences(
+    rows: torch.Tensor, cu_seqlens: torch.Tensor, bad_rows: torch.Tensor, *, one_row: bool
+) -> torch.Tensor:
+    """Fills the rows of each sequence that has a bad row with NaN, in place; returns `rows`.
+
+    Args:
+        rows: [tokens, width], or with `one_row` [sequences, width].
+        cu_seqlens: [sequences + 1] int32.
+        bad_rows: [tokens] int32.
+        one_row: `rows` holds one row for each sequence.
+    """
+    num_sequences = cu_seqlens.shape[0] - 1
+    if uses_triton(rows):
+        from rose.kernels.triton_kernels.norm import mark_bad_sequences_kernel
+
+        mark_bad_sequences_kernel[(num_sequences,)](
+            rows, cu_seqlens, bad_rows, width=rows.shape[1], block=1024, one_row=one_row
+        )
+        return rows
+    starts = cu_seqlens.tolist()
+    for sequence, (start, end) in enumerate(zip(starts, starts[1:], strict=False)):
+        if bad_rows[start:end].any():
+            rows[slice(sequence, sequence + 1) if one_row else slice(start, end)] = torch.nan
+    return rows
+
+
+def _note_bad_rows(total: torch.Tensor, bad_rows: torch.Tensor) -> torch.Tensor:
+    finite = total.isfinite().all(1, keepdim=True)
+    bad_rows[~finite[:, 0]] = 1
+    return finite

@@ -1,0 +1,87 @@
+"""Rotary position embedding of fused query-key-value rows, with the norms that Qwen3 puts before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from rose.attention.base import AttentionShape
+from rose.kernels.launch import uses_triton
+from rose.kernels.norm import rms_norm
+
+
+@dataclass(frozen=True, slots=True)
+class RopeTable:
+    """Cosine and sine of position · frequency, each [positions, head_dim / 2] float32."""
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+    @classmethod
+    def make(
+        cls, num_positions: int, head_dim: int, theta: float, device: torch.device
+    ) -> RopeTable:
+        """Frequencies theta^(-2i / head_dim), as in the RoFormer paper."""
+        # float64 keeps the angles of late positions exact to float32.
+        exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+        positions = torch.arange(num_positions, dtype=torch.float64)
+        angles = positions[:, None] * (theta**-exponents)[None, :]
+        return cls(angles.cos().float().to(device), angles.sin().float().to(device))
+
+
+def qk_norm_rope_(
+    qkv: torch.Tensor,
+    positions: torch.Tensor,
+    shape: AttentionShape,
+    q_weight: torch.Tensor | None,
+    k_weight: torch.Tensor | None,
+    eps: float,
+    table: RopeTable,
+) -> torch.Tensor:
+    """Normalizes (if there are weights) and rotates query and key heads in place.
+
+    Args:
+        qkv: [tokens, (num_heads + 2 · num_kv_heads) · head_dim], contiguous.
+        positions: [tokens] int32.
+        shape: head counts and size.
+        q_weight: [head_dim] or None.
+        k_weight: [head_dim] or None.
+        eps: of the norms.
+        table: cosines and sines.
+    """
+    tokens, row_width = qkv.shape
+    head_dim, half = shape.head_dim, shape.head_dim // 2
+    num_qk_heads = shape.num_heads + shape.num_kv_heads
+    if uses_triton(qkv):
+        from rose.kernels.triton_kernels.rope import qk_norm_rope_kernel
+
+        head_block = 8
+        qk_norm_rope_kernel[(tokens, -(-num_qk_heads // head_block))](
+            qkv,
+            positions,
+            table.cos if q_weight is None else q_weight,
+            table.cos if k_weight is None else k_weight,
+            table.cos,
+            table.sin,
+            eps,
+            row_width=row_width,
+            num_heads=shape.num_heads,
+            num_qk_heads=num_qk_heads,
+            half=half,
+            head_block=head_block,
+            has_norm=q_weight is not None,
+            num_warps=4 if half >= 64 else 2,
+        )
+        return qkv
+    heads = qkv[:, : num_qk_heads * head_dim].view(tokens, num_qk_heads, head_dim)
+    x = heads.float()
+    if q_weight is not None and k_weight is not None:
+        queries = rms_norm(x[:, : shape.num_heads], q_weight, eps)
+        keys = rms_norm(x[:, shape.num_heads :], k_weight, eps)
+        x = torch.cat((queries, keys), dim=1)
+    cos = table.cos[positions.long()][:, None, :]
+    sin = table.sin[positions.long()][:, None, :]
+    first, second = x[..., :half], x[..., half:]
+    heads.copy_(torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1))
+    return qkv
