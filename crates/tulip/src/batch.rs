@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
+use crate::engine::StepError;
+use crate::error::Error;
 use crate::job::Job;
+use crate::lazy_tensor::LazyTensor;
 use crate::sequence::Sequence;
 
 /// How an engine wants its input laid out. Section after section, all int32:
@@ -36,12 +41,51 @@ pub struct PackedShape {
     pub num_tokens: usize,
     /// Sequences without padding.
     pub num_sequences: usize,
-    /// Tokens of the longest sequence.
+    /// Tokens of the longest sequence; the one made of padding rows counts too.
     pub max_seqlen: usize,
     /// Token rows with padding.
     pub padded_tokens: usize,
     /// Sequence slots with padding.
     pub padded_sequences: usize,
+}
+
+impl BatchLayout {
+    /// Sizes of a batch with padding.
+    #[must_use]
+    pub fn shape(&self, num_tokens: usize, num_sequences: usize, max_seqlen: usize) -> PackedShape {
+        let padded_tokens = smallest_at_least(&self.token_buckets, num_tokens);
+        let padding = padded_tokens - num_tokens;
+        let slots = num_sequences + usize::from(padding > 0);
+        PackedShape {
+            num_tokens,
+            num_sequences,
+            max_seqlen: max_seqlen.max(padding),
+            padded_tokens,
+            padded_sequences: smallest_at_least(&self.sequence_tiers, slots),
+        }
+    }
+
+    /// Length of the input buffer for a batch, in int32 values.
+    #[must_use]
+    pub fn buffer_len(&self, shape: &PackedShape) -> usize {
+        shape.padded_sequences + 1 + shape.padded_tokens * (2 + usize::from(self.token_types))
+    }
+}
+
+/// The first of `steps` (ascending) that is at least `value`, else `value`.
+fn smallest_at_least(steps: &[usize], value: usize) -> usize {
+    let at = steps.partition_point(|&step| step < value);
+    steps.get(at).copied().unwrap_or(value)
+}
+
+/// The input buffer of an engine is too small for a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the batch needs {needed} int32 values of input buffer, there are {capacity}")]
+pub struct BufferTooSmall {
+    /// Values needed.
+    pub needed: usize,
+    /// Values there.
+    pub capacity: usize,
 }
 
 /// One sequence of a job.
@@ -54,10 +98,10 @@ pub(crate) struct BatchEntry {
 /// Sequences that run in one step, in order of arrival.
 #[derive(Debug, Default)]
 pub struct Batch {
-    pub(crate) entries: Vec<BatchEntry>,
-    pub(crate) num_tokens: usize,
-    pub(crate) max_seqlen: usize,
-    pub(crate) cost: u64,
+    entries: Vec<BatchEntry>,
+    num_tokens: usize,
+    max_seqlen: usize,
+    cost: u64,
 }
 
 impl Batch {
@@ -87,6 +131,119 @@ impl Batch {
 
     /// The sequences, in batch order.
     pub fn sequences(&self) -> impl ExactSizeIterator<Item = &Sequence> {
-        self.entries.iter().map(|entry| &entry.job.sequences[entry.index])
+        self.entries
+            .iter()
+            .map(|entry| &entry.job.sequences[entry.index])
+    }
+
+    /// Writes the batch into an engine's input buffer, see [`BatchLayout`].
+    ///
+    /// # Errors
+    /// `out` is too short; nothing is written then.
+    pub fn write_packed(
+        &self,
+        layout: &BatchLayout,
+        out: &mut [i32],
+    ) -> Result<PackedShape, BufferTooSmall> {
+        let shape = layout.shape(self.num_tokens, self.num_sequences(), self.max_seqlen);
+        let needed = layout.buffer_len(&shape);
+        let capacity = out.len();
+        let Some(out) = out.get_mut(..needed) else {
+            return Err(BufferTooSmall { needed, capacity });
+        };
+        let (cu_seqlens, out) = out.split_at_mut(shape.padded_sequences + 1);
+        let (token_ids, out) = out.split_at_mut(shape.padded_tokens);
+        let (positions, token_types) = out.split_at_mut(shape.padded_tokens);
+
+        let mut start = 0;
+        let offset = layout.position_offset;
+        cu_seqlens[0] = 0;
+        for (slot, sequence) in self.sequences().enumerate() {
+            let end = start + sequence.num_tokens();
+            for (to, &id) in token_ids[start..end].iter_mut().zip(&sequence.token_ids) {
+                *to = id.cast_signed();
+            }
+            for (to, position) in positions[start..end].iter_mut().zip(offset..) {
+                *to = position.cast_signed();
+            }
+            if layout.token_types {
+                for (position, to) in token_types[start..end].iter_mut().enumerate() {
+                    *to = sequence.token_type(position);
+                }
+            }
+            start = end;
+            cu_seqlens[slot + 1] = index(end);
+        }
+        token_ids[start..].fill(0);
+        positions[start..].fill(offset.cast_signed());
+        if layout.token_types {
+            token_types[start..].fill(0);
+        }
+        cu_seqlens[shape.num_sequences + 1..].fill(index(shape.padded_tokens));
+        Ok(shape)
+    }
+
+    pub(crate) fn push(&mut self, job: &Arc<Job>, index: usize, cost: u64) {
+        let num_tokens = job.sequences[index].num_tokens();
+        self.entries.push(BatchEntry {
+            job: Arc::clone(job),
+            index,
+        });
+        self.num_tokens += num_tokens;
+        self.max_seqlen = self.max_seqlen.max(num_tokens);
+        self.cost += cost;
+    }
+
+    /// Hands each row to its job.
+    pub(crate) fn complete(
+        &self,
+        output: &LazyTensor,
+        layout: &BatchLayout,
+        started: Instant,
+    ) -> Result<(), StepError> {
+        let width = output.width();
+        if output.num_rows() < self.entries.len() || width == 0 {
+            return Err(StepError::Batch(format!(
+                "the step returned {} rows of {width} values for {} sequences",
+                output.num_rows(),
+                self.entries.len()
+            )));
+        }
+        let shape = layout.shape(self.num_tokens, self.num_sequences(), self.max_seqlen);
+        let padding = (shape.padded_tokens - shape.num_tokens) as u64;
+        let mut rows = output.rows().chunks_exact(width);
+        for run in self.runs() {
+            let run_tokens: u64 = run
+                .iter()
+                .map(|entry| entry.job.sequences[entry.index].num_tokens() as u64)
+                .sum();
+            let padding_tokens = padding * run_tokens / (self.num_tokens as u64).max(1);
+            let indexed = run.iter().map(|entry| entry.index).zip(rows.by_ref());
+            run[0]
+                .job
+                .deliver(width, indexed.take(run.len()), started, padding_tokens);
+        }
+        Ok(())
+    }
+
+    /// Ends every job of the batch with an error.
+    pub(crate) fn fail(&self, error: &Error) {
+        for run in self.runs() {
+            run[0].job.fail(error.clone());
+        }
+    }
+
+    /// Neighbouring entries of one job.
+    fn runs(&self) -> impl Iterator<Item = &[BatchEntry]> {
+        self.entries.chunk_by(|a, b| Arc::ptr_eq(&a.job, &b.job))
     }
 }
+
+/// Token offsets are far below 2³¹: admission bounds a batch.
+fn index(value: usize) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+#[path = "batch_tests.rs"]
+mod tests;

@@ -97,7 +97,10 @@ impl ServerConfig {
         let positive: [(&'static str, u64); 9] = [
             ("max_items_per_request", self.max_items_per_request as u64),
             ("max_message_bytes", self.max_message_bytes as u64),
-            ("max_requests_per_stream", self.max_requests_per_stream as u64),
+            (
+                "max_requests_per_stream",
+                self.max_requests_per_stream as u64,
+            ),
             ("worker_threads", self.worker_threads as u64),
             ("tokenizer_threads", self.tokenizer_threads as u64),
             ("max_batch_cost", scheduler.max_batch_cost),
@@ -107,7 +110,10 @@ impl ServerConfig {
         ];
         for (option, value) in positive {
             if value == 0 {
-                return Err(ConfigError { option, message: "must be at least 1, is 0".into() });
+                return Err(ConfigError {
+                    option,
+                    message: "must be at least 1, is 0".into(),
+                });
             }
         }
         if !(1..=2).contains(&scheduler.max_steps_in_flight) {
@@ -125,7 +131,10 @@ impl ServerConfig {
         if !scheduler.cost.attention.is_finite() || scheduler.cost.attention < 0.0 {
             return Err(ConfigError {
                 option: "attention",
-                message: format!("must be finite and not negative, is {}", scheduler.cost.attention),
+                message: format!(
+                    "must be finite and not negative, is {}",
+                    scheduler.cost.attention
+                ),
             });
         }
         Ok(())
@@ -143,8 +152,14 @@ mod tests {
 
     #[test]
     fn a_zero_names_its_option() {
-        let config = ServerConfig { max_items_per_request: 0, ..ServerConfig::default() };
+        let config = ServerConfig {
+            max_items_per_request: 0,
+            ..ServerConfig::default()
+        };
         let error = config.validate().unwrap_err();
-        assert_eq!(error.to_string(), "max_items_per_request: must be at least 1, is 0");
+        assert_eq!(
+            error.to_string(),
+            "max_items_per_request: must be at least 1, is 0"
+        );
     }
 }

@@ -13,7 +13,11 @@ impl CostModel {
 
     /// Cost of one sequence of `num_tokens`, in token equivalents, rounded up.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "cost is finite and positive")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "cost is finite and positive"
+    )]
     pub fn sequence(&self, num_tokens: usize) -> u64 {
         let length = num_tokens as f64;
         (length + length * length * self.attention).ceil() as u64
@@ -31,7 +35,9 @@ mod tests {
 
     #[test]
     fn attention_passes_the_dense_layers() {
-        let cost = CostModel { attention: 1.0 / 4096.0 };
+        let cost = CostModel {
+            attention: 1.0 / 4096.0,
+        };
         assert_eq!(cost.sequence(4096), 8192);
         assert_eq!(cost.sequence(64), 65);
     }

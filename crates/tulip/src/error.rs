@@ -58,6 +58,9 @@ pub enum Error {
 impl Error {
     /// An [`Error::InvalidArgument`].
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::InvalidArgument { field: field.into(), message: message.into() }
+        Self::InvalidArgument {
+            field: field.into(),
+            message: message.into(),
+        }
     }
 }

@@ -45,14 +45,24 @@ impl LazyTensor {
     ///
     /// # Errors
     /// The buffer is smaller than `num_rows * width`.
-    pub fn ready(buffer: Box<dyn OutputBuffer>, num_rows: usize, width: usize) -> Result<Self, StepError> {
+    pub fn ready(
+        buffer: Box<dyn OutputBuffer>,
+        num_rows: usize,
+        width: usize,
+    ) -> Result<Self, StepError> {
         let len = buffer.as_f32().len();
         if len < num_rows * width {
             return Err(StepError::Batch(format!(
                 "the output buffer holds {len} values, {num_rows} rows of {width} are expected"
             )));
         }
-        Ok(Self { buffer, num_rows, width, event: None, predicted: None })
+        Ok(Self {
+            buffer,
+            num_rows,
+            width,
+            event: None,
+            predicted: None,
+        })
     }
 
     /// A tensor that is there once `event` completes, probably `predicted` from now.
@@ -66,7 +76,11 @@ impl LazyTensor {
         event: Box<dyn Event>,
         predicted: Option<Duration>,
     ) -> Result<Self, StepError> {
-        Ok(Self { event: Some(event), predicted, ..Self::ready(buffer, num_rows, width)? })
+        Ok(Self {
+            event: Some(event),
+            predicted,
+            ..Self::ready(buffer, num_rows, width)?
+        })
     }
 
     /// Number of rows.

@@ -9,4 +9,10 @@ pub mod job;
 pub mod lazy_tensor;
 pub mod sequence;
 
+pub mod dispatch;
+pub mod fake_engine;
+mod pace;
+mod scheduler;
+pub mod step_metrics;
+mod waiter;
 pub use error::{Error, Result};

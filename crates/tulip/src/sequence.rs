@@ -26,6 +26,9 @@ impl Sequence {
 
 impl From<Vec<u32>> for Sequence {
     fn from(token_ids: Vec<u32>) -> Self {
-        Self { token_ids, second_segment_start: 0 }
+        Self {
+            token_ids,
+            second_segment_start: 0,
+        }
     }
 }

@@ -1,0 +1,413 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+use crate::engine::Task;
+use crate::fake_engine::{FakeEngine, FakeLatency, FakeStep, Gate, StepLog};
+use crate::job::Priority;
+use crate::sequence::Sequence;
+
+const WIDTH: usize = 4;
+
+fn config(max_batch_tokens: usize) -> SchedulerConfig {
+    SchedulerConfig {
+        max_batch_cost: max_batch_tokens as u64,
+        max_batch_tokens,
+        max_queued_tokens: 10_000,
+        ..SchedulerConfig::default()
+    }
+}
+
+fn engine() -> FakeEngine {
+    FakeEngine::new(FakeEngine::model_info(Task::Embed, WIDTH, b"{}"))
+}
+
+/// Runs `engine` on its own thread; joined (and checked) when dropped.
+struct Running {
+    dispatch: Dispatch,
+    thread: Option<std::thread::JoinHandle<RunEnd>>,
+}
+
+fn start(config: SchedulerConfig, engine: FakeEngine) -> Running {
+    let dispatch = Dispatch::new(config);
+    let handle = dispatch.clone();
+    let mut engine = engine;
+    let thread = std::thread::spawn(move || handle.run(&mut engine));
+    Running {
+        dispatch,
+        thread: Some(thread),
+    }
+}
+
+impl Running {
+    fn end(&mut self) -> RunEnd {
+        self.dispatch.close();
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.end();
+        }
+    }
+}
+
+fn sequence(seed: u32, length: usize) -> Sequence {
+    (0..length as u32)
+        .map(|i| 100 + seed * 31 + i)
+        .collect::<Vec<_>>()
+        .into()
+}
+
+fn submission(sequences: Vec<Sequence>) -> Submission {
+    Submission {
+        sequences,
+        priority: Priority::Interactive,
+        deadline: None,
+    }
+}
+
+fn expected_rows(sequences: &[Sequence]) -> Vec<f32> {
+    let info = FakeEngine::model_info(Task::Embed, WIDTH, b"{}");
+    sequences
+        .iter()
+        .flat_map(|sequence| FakeEngine::row(&info, sequence))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_split_request_is_merged_in_order() {
+    let log = StepLog::default();
+    let running = start(config(64), engine().with_log(Arc::clone(&log)));
+    let sequences: Vec<_> = (0..100).map(|i| sequence(i, 1 + i as usize % 30)).collect();
+    let output = running
+        .dispatch
+        .submit(submission(sequences.clone()))
+        .await
+        .unwrap();
+    assert_eq!(output.rows, expected_rows(&sequences));
+    assert!(log.lock().len() > 10, "the request was split over steps");
+    assert!(
+        log.lock()
+            .iter()
+            .all(|step| step.iter().sum::<usize>() <= 64)
+    );
+}
+
+#[tokio::test]
+async fn concurrent_requests_share_a_step() {
+    let (gate, log) = (Gate::default(), StepLog::default());
+    let running = start(
+        config(1000),
+        engine().with_gate(gate.clone()).with_log(Arc::clone(&log)),
+    );
+    let first = running.dispatch.submit(submission(vec![sequence(0, 3)]));
+    let others: Vec<_> = (1..20)
+        .map(|i| running.dispatch.submit(submission(vec![sequence(i, 3)])))
+        .collect();
+    let release = async {
+        let waiting = gate.clone();
+        tokio::task::spawn_blocking(move || waiting.wait_for_step())
+            .await
+            .unwrap();
+        // The first step is held; all others have been polled once, so they wait in the queue.
+        gate.open();
+    };
+    let (first, others, ()) = tokio::join!(first, futures_util::future::join_all(others), release);
+    assert_eq!(first.unwrap().rows, expected_rows(&[sequence(0, 3)]));
+    for (i, output) in (1..20).zip(others) {
+        assert_eq!(output.unwrap().rows, expected_rows(&[sequence(i, 3)]));
+    }
+    let steps: Vec<usize> = log.lock().iter().map(Vec::len).collect();
+    assert_eq!(steps.iter().sum::<usize>(), 20);
+    assert!(steps.len() <= 3, "20 requests in steps of {steps:?}");
+}
+
+#[tokio::test]
+async fn a_failed_step_fails_its_requests_only() {
+    let script = [FakeStep::Fail("boom".into()), FakeStep::TooFewRows];
+    let running = start(config(64), engine().with_script(script));
+    let error = running
+        .dispatch
+        .submit(submission(vec![sequence(1, 5)]))
+        .await
+        .unwrap_err();
+    assert_eq!(error, Error::Internal("the step failed: boom".into()));
+    let error = running
+        .dispatch
+        .submit(submission(vec![sequence(1, 5)]))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::Internal(message) if message.contains("0 rows")));
+    let output = running
+        .dispatch
+        .submit(submission(vec![sequence(1, 5)]))
+        .await
+        .unwrap();
+    assert_eq!(output.rows, expected_rows(&[sequence(1, 5)]));
+}
+
+#[tokio::test]
+async fn a_row_that_is_not_finite_is_named_and_its_neighbours_hold() {
+    let running = start(config(64), engine().with_script([FakeStep::NotFinite(1)]));
+    let sequences = vec![sequence(1, 5), sequence(2, 5), sequence(3, 5)];
+    let output = running
+        .dispatch
+        .submit(submission(sequences.clone()))
+        .await
+        .unwrap();
+    assert_eq!(output.not_finite, [1]);
+    let mut expected = expected_rows(&sequences);
+    expected[WIDTH..2 * WIDTH].fill(0.0);
+    assert_eq!(output.rows, expected);
+}
+
+#[tokio::test]
+async fn a_broken_engine_fails_everything_as_unavailable() {
+    for fault in [
+        FakeStep::Fatal("sticky".into()),
+        FakeStep::FatalEvent("sticky".into()),
+    ] {
+        let gate = Gate::default();
+        // Once broken, a device fails whatever is enqueued behind.
+        let script = [fault.clone(), fault];
+        let mut running = start(
+            config(8),
+            engine().with_script(script).with_gate(gate.clone()),
+        );
+        let in_flight = running.dispatch.submit(submission(vec![sequence(1, 8)]));
+        let queued = running.dispatch.submit(submission(vec![sequence(2, 8)]));
+        let release = async {
+            let waiting = gate.clone();
+            tokio::task::spawn_blocking(move || waiting.wait_for_step())
+                .await
+                .unwrap();
+            gate.open();
+        };
+        let (in_flight, queued, ()) = tokio::join!(in_flight, queued, release);
+        for result in [in_flight, queued] {
+            let error = result.unwrap_err();
+            assert!(
+                matches!(&error, Error::Unavailable(m) if m.contains("sticky")),
+                "{error:?}"
+            );
+        }
+        let later = running
+            .dispatch
+            .submit(submission(vec![sequence(3, 8)]))
+            .await
+            .unwrap_err();
+        assert!(matches!(later, Error::Unavailable(_)));
+        assert_eq!(running.end(), RunEnd::Fatal("sticky".into()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_passes_in_the_queue_never_reaches_the_engine() {
+    let (gate, log) = (Gate::default(), StepLog::default());
+    let running = start(
+        config(8),
+        engine().with_gate(gate.clone()).with_log(Arc::clone(&log)),
+    );
+    let dispatch = running.dispatch.clone();
+    let first =
+        tokio::spawn(async move { dispatch.submit(submission(vec![sequence(1, 8)])).await });
+    let waiting = gate.clone();
+    tokio::task::spawn_blocking(move || waiting.wait_for_step())
+        .await
+        .unwrap();
+    let late = Submission {
+        deadline: Some(Instant::now() + Duration::from_millis(20)),
+        ..submission(vec![sequence(2, 8)])
+    };
+    // Time is paused: the timer fires as soon as nothing else can run.
+    let error = running.dispatch.submit(late).await.unwrap_err();
+    assert_eq!(error, Error::DeadlineExceeded { waited_ms: 20 });
+    assert_eq!(
+        running.dispatch.load().queued_tokens,
+        0,
+        "its tokens are given back at once"
+    );
+    gate.open();
+    first.await.unwrap().unwrap();
+    assert_eq!(log.lock().len(), 1);
+}
+
+#[tokio::test]
+async fn a_deadline_in_the_past_is_refused_at_the_door() {
+    let log = StepLog::default();
+    let running = start(config(8), engine().with_log(Arc::clone(&log)));
+    let late = Submission {
+        deadline: Some(Instant::now()),
+        ..submission(vec![sequence(2, 8)])
+    };
+    let error = running.dispatch.submit(late).await.unwrap_err();
+    assert_eq!(error, Error::DeadlineExceeded { waited_ms: 0 });
+    assert!(log.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_dropped_request_never_reaches_the_engine() {
+    let (gate, log) = (Gate::default(), StepLog::default());
+    let running = start(
+        config(8),
+        engine().with_gate(gate.clone()).with_log(Arc::clone(&log)),
+    );
+    let dispatch = running.dispatch.clone();
+    let first =
+        tokio::spawn(async move { dispatch.submit(submission(vec![sequence(1, 8)])).await });
+    let waiting = gate.clone();
+    tokio::task::spawn_blocking(move || waiting.wait_for_step())
+        .await
+        .unwrap();
+    let dispatch = running.dispatch.clone();
+    let second =
+        tokio::spawn(async move { dispatch.submit(submission(vec![sequence(2, 8)])).await });
+    while running.dispatch.load().queued_tokens == 0 {
+        tokio::task::yield_now().await;
+    }
+    second.abort();
+    assert!(second.await.unwrap_err().is_cancelled());
+    assert_eq!(running.dispatch.load().queued_tokens, 0);
+    gate.open();
+    first.await.unwrap().unwrap();
+    running.dispatch.drained().await;
+    assert_eq!(log.lock().len(), 1);
+}
+
+#[tokio::test]
+async fn close_runs_what_waits_and_refuses_the_rest() {
+    let gate = Gate::default();
+    let mut running = start(config(8), engine().with_gate(gate.clone()));
+    let dispatch = running.dispatch.clone();
+    let waits: Vec<_> = (0..5)
+        .map(|i| {
+            let dispatch = dispatch.clone();
+            tokio::spawn(async move { dispatch.submit(submission(vec![sequence(i, 8)])).await })
+        })
+        .collect();
+    while running.dispatch.load().queued_tokens + running.dispatch.load().running_tokens < 40 {
+        tokio::task::yield_now().await;
+    }
+    running.dispatch.close();
+    let refused = running
+        .dispatch
+        .submit(submission(vec![sequence(9, 8)]))
+        .await
+        .unwrap_err();
+    assert_eq!(refused, Error::Unavailable("shutting down".into()));
+    gate.open();
+    for wait in waits {
+        wait.await.unwrap().unwrap();
+    }
+    assert_eq!(running.end(), RunEnd::Closed);
+}
+
+#[tokio::test]
+async fn abort_fails_what_waits() {
+    let gate = Gate::default();
+    let running = start(config(8), engine().with_gate(gate.clone()));
+    let (first, second) = (sequence(1, 8), sequence(2, 8));
+    let first = running.dispatch.submit(submission(vec![first]));
+    let second = running.dispatch.submit(submission(vec![second]));
+    let abort = async {
+        let waiting = gate.clone();
+        tokio::task::spawn_blocking(move || waiting.wait_for_step())
+            .await
+            .unwrap();
+        running.dispatch.abort("drain timed out");
+        gate.open();
+    };
+    let (first, second, ()) = tokio::join!(first, second, abort);
+    first.unwrap();
+    assert_eq!(
+        second.unwrap_err(),
+        Error::Unavailable("drain timed out".into())
+    );
+}
+
+/// Counts how many steps it holds at once, as a device would.
+struct Overlapping {
+    inner: FakeEngine,
+    dispatch: Dispatch,
+    most: Arc<AtomicUsize>,
+}
+
+impl Engine for Overlapping {
+    fn info(&self) -> &crate::engine::ModelInfo {
+        self.inner.info()
+    }
+
+    fn step(&mut self, batch: &Batch) -> Result<LazyTensor, StepError> {
+        self.most
+            .fetch_max(self.dispatch.load().steps_in_flight, Ordering::Relaxed);
+        self.inner.step(batch)
+    }
+}
+
+#[tokio::test]
+async fn two_steps_are_in_flight_on_a_device_and_never_three() {
+    let dispatch = Dispatch::new(config(8));
+    let most = Arc::new(AtomicUsize::new(0));
+    let latency = FakeLatency {
+        step: Duration::from_micros(200),
+        token: Duration::ZERO,
+    };
+    let mut engine = Overlapping {
+        inner: engine().with_latency(latency),
+        dispatch: dispatch.clone(),
+        most: Arc::clone(&most),
+    };
+    let handle = dispatch.clone();
+    let thread = std::thread::spawn(move || handle.run(&mut engine));
+    let sequences: Vec<_> = (0..40).map(|i| sequence(i, 8)).collect();
+    let output = dispatch
+        .submit(submission(sequences.clone()))
+        .await
+        .unwrap();
+    assert_eq!(output.rows, expected_rows(&sequences));
+    assert_eq!(most.load(Ordering::Relaxed), 2);
+    assert!(
+        output.compute >= Duration::from_micros(200 * 40),
+        "{:?}",
+        output.compute
+    );
+    dispatch.close();
+    assert_eq!(thread.join().unwrap(), RunEnd::Closed);
+}
+
+struct Panicking(FakeEngine);
+
+impl Engine for Panicking {
+    fn info(&self) -> &crate::engine::ModelInfo {
+        self.0.info()
+    }
+
+    fn step(&mut self, _batch: &Batch) -> Result<LazyTensor, StepError> {
+        panic!("bug in the engine");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_on_the_engine_thread_loses_no_request() {
+    let dispatch = Dispatch::new(config(8));
+    let handle = dispatch.clone();
+    let first = dispatch.submit(submission(vec![sequence(1, 8)]));
+    let second = dispatch.submit(submission(vec![sequence(2, 8)]));
+    let thread = async {
+        tokio::task::spawn_blocking(move || {
+            let engine = &mut Panicking(engine());
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| handle.run(engine))).is_err()
+        })
+        .await
+        .unwrap()
+    };
+    let (first, second, panicked) = tokio::join!(first, second, thread);
+    assert!(panicked);
+    assert_eq!(
+        first.unwrap_err(),
+        Error::Internal("the step was lost".into())
+    );
+    assert!(matches!(second.unwrap_err(), Error::Unavailable(m) if m.contains("panicked")));
+}

@@ -1,0 +1,93 @@
+//! Names of what is measured, and the recording around each call. What steps record is in
+//! [`crate::step_metrics`].
+
+use std::time::Instant;
+
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use tonic::Code;
+
+use crate::dispatch::Load;
+use crate::status::code_name;
+use crate::step_metrics::{PADDING_TOKENS, STEP_FAILURES, STEP_SECONDS, STEP_SEQUENCES, STEP_TOKENS};
+
+/// Calls answered, by `method` and `code`; a request on a stream counts like a call.
+pub const REQUESTS: &str = "tulip_requests_total";
+/// Seconds from arrival to answer, by `method`.
+pub const REQUEST_SECONDS: &str = "tulip_request_seconds";
+/// Documents or inputs of answered requests, by `method`.
+pub const REQUEST_ITEMS: &str = "tulip_request_items_total";
+/// Items that failed while their request was answered, by `method`.
+pub const ITEM_ERRORS: &str = "tulip_item_errors_total";
+/// Seconds a request spent on tokenization.
+pub const TOKENIZE_SECONDS: &str = "tulip_tokenize_seconds";
+/// Seconds from admission to the first step.
+pub const QUEUE_SECONDS: &str = "tulip_queue_seconds";
+/// Tokens that the model read for requests, special tokens included, padding not.
+pub const INPUT_TOKENS: &str = "tulip_input_tokens_total";
+/// Tokens that wait.
+pub const QUEUED_TOKENS: &str = "tulip_queued_tokens";
+/// Tokens of the steps in flight.
+pub const RUNNING_TOKENS: &str = "tulip_running_tokens";
+
+/// Tells the installed recorder what each metric means. Call it once the recorder is installed.
+pub fn describe() {
+    describe_counter!(REQUESTS, "Requests answered, by method and gRPC status code");
+    describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Arrival of a request to its answer");
+    describe_counter!(REQUEST_ITEMS, "Documents or inputs of answered requests");
+    describe_counter!(ITEM_ERRORS, "Documents or inputs that failed in answered requests");
+    describe_histogram!(TOKENIZE_SECONDS, Unit::Seconds, "Tokenization of one request");
+    describe_histogram!(QUEUE_SECONDS, Unit::Seconds, "Admission of a request to its first step");
+    describe_counter!(INPUT_TOKENS, "Tokens read by the model for requests, without padding");
+    describe_gauge!(QUEUED_TOKENS, "Tokens that wait for a step");
+    describe_gauge!(RUNNING_TOKENS, "Tokens of the steps in flight");
+    describe_histogram!(STEP_SEQUENCES, "Sequences of one step");
+    describe_histogram!(STEP_TOKENS, "Tokens of one step, without padding");
+    describe_histogram!(STEP_SECONDS, Unit::Seconds, "Start of a step to its rows");
+    describe_counter!(PADDING_TOKENS, "Padding rows of steps; divide by step tokens for the share");
+    describe_counter!(STEP_FAILURES, "Steps that failed");
+}
+
+/// One request from arrival to answer. Dropped without an answer it counts as cancelled.
+#[derive(Debug)]
+pub(crate) struct CallRecord {
+    method: &'static str,
+    arrived: Instant,
+    code: Code,
+}
+
+impl CallRecord {
+    pub(crate) fn start(method: &'static str) -> Self {
+        Self { method, arrived: Instant::now(), code: Code::Cancelled }
+    }
+
+    pub(crate) fn finish(mut self, code: Code) {
+        self.code = code;
+    }
+}
+
+impl Drop for CallRecord {
+    fn drop(&mut self) {
+        counter!(REQUESTS, "method" => self.method, "code" => code_name(self.code)).increment(1);
+        histogram!(REQUEST_SECONDS, "method" => self.method).record(self.arrived.elapsed());
+    }
+}
+
+/// What an answered Score or Embed request took.
+pub(crate) struct Answered {
+    pub(crate) method: &'static str,
+    pub(crate) items: usize,
+    pub(crate) item_errors: usize,
+    pub(crate) input_tokens: u64,
+    pub(crate) tokenize: std::time::Duration,
+    pub(crate) queue: std::time::Duration,
+}
+
+pub(crate) fn answered(answered: &Answered, load: &Load) {
+    counter!(REQUEST_ITEMS, "method" => answered.method).increment(answered.items as u64);
+    counter!(ITEM_ERRORS, "method" => answered.method).increment(answered.item_errors as u64);
+    counter!(INPUT_TOKENS).increment(answered.input_tokens);
+    histogram!(TOKENIZE_SECONDS).record(answered.tokenize);
+    histogram!(QUEUE_SECONDS).record(answered.queue);
+    gauge!(QUEUED_TOKENS).set(load.queued_tokens as f64);
+    gauge!(RUNNING_TOKENS).set(load.running_tokens as f64);
+}

@@ -1,0 +1,219 @@
+//! The model that is served: what every call needs once it is loaded.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokenization::{LoadError, Pool, Tokenizer, TokenizerOptions};
+use tokio_util::sync::CancellationToken;
+use tulip_proto::v1::{LoadReport, Timings, Usage};
+
+use crate::config::ServerConfig;
+use crate::deadline::Deadline;
+use crate::dispatch::{Dispatch, Load};
+use crate::engine::ModelInfo;
+use crate::error::{Error, Result};
+use crate::job::{JobOutput, Priority, Submission};
+use crate::metrics::{self, Answered};
+use crate::sequence::Sequence;
+
+/// Jobs that may wait for each tokenizer thread; what comes then waits in its own call.
+const JOBS_PER_TOKENIZER_THREAD: usize = 64;
+
+/// Why a model cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// Its tokenizer cannot be used.
+    #[error(transparent)]
+    Tokenizer(#[from] LoadError),
+    /// The system gives no tokenizer threads.
+    #[error("tokenizer_threads={threads}: {source}")]
+    Threads {
+        /// Threads wanted.
+        threads: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The description contradicts itself.
+    #[error("model: {0}")]
+    Description(String),
+}
+
+/// One loaded model.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    pub(crate) info: ModelInfo,
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    pub(crate) pool: Pool,
+    pub(crate) dispatch: Dispatch,
+    pub(crate) config: Arc<ServerConfig>,
+    /// SHA-256 of `tokenizer.json`, hexadecimal.
+    pub(crate) tokenizer_sha256: String,
+    /// Cancelled when no more requests are taken.
+    pub(crate) stopping: CancellationToken,
+}
+
+impl Serving {
+    pub(crate) fn new(
+        info: ModelInfo,
+        dispatch: Dispatch,
+        config: Arc<ServerConfig>,
+        stopping: CancellationToken,
+    ) -> Result<Self, ModelError> {
+        check(&info)?;
+        let options = TokenizerOptions {
+            max_sequence_tokens: info.max_sequence_tokens,
+            strip: info.strip,
+            lower_case: info.lower_case,
+            vocab_size: info.vocab_size,
+        };
+        let tokenizer = Arc::new(Tokenizer::from_json(&info.tokenizer_json, options)?);
+        let threads = config.tokenizer_threads;
+        let pool = Pool::new(threads, "tulip-tokenizer", threads * JOBS_PER_TOKENIZER_THREAD)
+            .map_err(|source| ModelError::Threads { threads, source })?;
+        let mut tokenizer_sha256 = String::new();
+        for byte in Sha256::digest(&info.tokenizer_json) {
+            // Writing to a string cannot fail.
+            let _ = write!(tokenizer_sha256, "{byte:02x}");
+        }
+        Ok(Self { info, tokenizer, pool, dispatch, config, tokenizer_sha256, stopping })
+    }
+
+    /// Whether the name in a request means this model.
+    pub(crate) fn check_model(&self, requested: &str) -> Result<()> {
+        let served = &self.info.name;
+        if requested.is_empty() || requested == served || !self.config.strict_model_name {
+            return Ok(());
+        }
+        Err(Error::UnknownModel { requested: requested.into(), served: served.clone() })
+    }
+
+    /// Runs the sequences; no sequences are no work.
+    pub(crate) async fn compute(
+        &self,
+        sequences: Vec<Sequence>,
+        priority: Priority,
+        deadline: &Deadline,
+    ) -> Result<JobOutput> {
+        if sequences.is_empty() {
+            return Ok(JobOutput {
+                rows: Vec::new(),
+                width: self.info.output_width,
+                not_finite: Vec::new(),
+                queue: Duration::ZERO,
+                compute: Duration::ZERO,
+                padding_tokens: 0,
+            });
+        }
+        let num_sequences = sequences.len();
+        let submission = Submission { sequences, priority, deadline: deadline.at };
+        let output = self.dispatch.submit(submission).await?;
+        let width = self.info.output_width;
+        if output.width != width || output.rows.len() != num_sequences * width {
+            return Err(Error::Internal(format!(
+                "the engine gave {} values in rows of {} for {num_sequences} sequences, {width} a row are expected",
+                output.rows.len(),
+                output.width
+            )));
+        }
+        Ok(output)
+    }
+}
+
+/// What later code relies on.
+fn check(info: &ModelInfo) -> Result<(), ModelError> {
+    let wrong = |message: String| Err(ModelError::Description(message));
+    if info.output_width == 0 {
+        return wrong("output_width must be at least 1, is 0".into());
+    }
+    if !info.labels.is_empty() {
+        if info.labels.len() != info.output_width {
+            return wrong(format!("{} labels for output_width={}", info.labels.len(), info.output_width));
+        }
+        if info.positive_label >= info.labels.len() {
+            return wrong(format!("positive_label={} of {} labels", info.positive_label, info.labels.len()));
+        }
+    }
+    if let Some(name) = &info.prompts.default_name
+        && !info.prompts.named.contains_key(name)
+    {
+        return wrong(format!("the default prompt {name:?} is not among the prompts"));
+    }
+    Ok(())
+}
+
+/// Counts and times of one Score or Embed request, while it is worked on.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pub(crate) method: &'static str,
+    pub(crate) items: usize,
+    pub(crate) input_tokens: u64,
+    pub(crate) sequences: usize,
+    pub(crate) tokenize: Duration,
+}
+
+/// What every answer carries beside its results.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    pub(crate) usage: Usage,
+    pub(crate) timings: Timings,
+    pub(crate) load: LoadReport,
+}
+
+impl Account {
+    pub(crate) fn close(
+        &self,
+        serving: &Serving,
+        deadline: &Deadline,
+        output: &JobOutput,
+        item_errors: usize,
+    ) -> Reports {
+        let load = serving.dispatch.load();
+        let answered = Answered {
+            method: self.method,
+            items: self.items,
+            item_errors,
+            input_tokens: self.input_tokens,
+            tokenize: self.tokenize,
+            queue: output.queue,
+        };
+        metrics::answered(&answered, &load);
+        Reports {
+            usage: Usage {
+                input_tokens: self.input_tokens,
+                padding_tokens: output.padding_tokens,
+                sequences: wire_u32(self.sequences),
+            },
+            timings: Timings {
+                tokenize_us: whole_us(self.tokenize),
+                queue_us: whole_us(output.queue),
+                compute_us: whole_us(output.compute),
+                total_us: whole_us(deadline.arrived.elapsed()),
+            },
+            load: load_report(&load, serving.stopping.is_cancelled()),
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, far below 2^64")]
+fn load_report(load: &Load, draining: bool) -> LoadReport {
+    LoadReport {
+        queued_tokens: load.queued_tokens,
+        running_tokens: load.running_tokens,
+        max_queued_tokens: load.max_queued_tokens,
+        queued_sequences: wire_u32(load.queued_sequences),
+        steps_in_flight: wire_u32(load.steps_in_flight),
+        draining,
+        tokens_per_second: load.tokens_per_second as u64,
+    }
+}
+
+/// Counts are far below 2³²: a message has at most 2³² bytes.
+pub(crate) fn wire_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn whole_us(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
