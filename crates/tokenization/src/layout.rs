@@ -103,11 +103,13 @@ impl Layout {
                 suffix,
                 type_1_after,
             } => {
-                let parts = [prefix, first, middle, second.unwrap_or(&[]), suffix];
+                let token_ids = [prefix, first, middle, second.unwrap_or(&[]), suffix].concat();
+                let start = type_1_after.map(|after| prefix.len() + first.len() + after);
+                // With nothing behind it there is no second segment.
+                let start = start.filter(|&start| start < token_ids.len());
                 Ok(Assembled {
-                    token_ids: parts.concat(),
-                    second_segment_start: type_1_after
-                        .map_or(0, |after| index(prefix.len() + first.len() + after)),
+                    token_ids,
+                    second_segment_start: start.map_or(0, index),
                 })
             }
             Self::PostProcessor { .. } => {
@@ -137,15 +139,11 @@ impl Layout {
                 let Some(start) = first_of_type_1(&types) else {
                     return false;
                 };
-                self.assemble(reference, first, *second)
-                    .is_ok_and(|assembled| {
-                        // Types of a sequence with no token of type 1 are the same for any start
-                        // behind its end.
-                        let expected = start.map_or(0, index);
-                        let ours = assembled.second_segment_start;
-                        assembled.token_ids == ids
-                            && (ours == expected || (start.is_none() && ours as usize == ids.len()))
-                    })
+                let expected = Assembled {
+                    token_ids: ids,
+                    second_segment_start: start.map_or(0, index),
+                };
+                self.assemble(reference, first, *second) == Ok(expected)
             })
         })
     }
@@ -226,3 +224,7 @@ fn added_tokens(reference: &Reference, pair: bool) -> usize {
 fn index(position: usize) -> u32 {
     u32::try_from(position).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+mod tests;

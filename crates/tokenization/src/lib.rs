@@ -12,6 +12,8 @@
 
 mod batch;
 mod error;
+#[cfg(test)]
+mod fixtures;
 mod layout;
 mod pool;
 mod prefix;

@@ -437,3 +437,7 @@ fn lower_case(reference: &mut tokenizers::Tokenizer) -> tokenizers::Result<()> {
     reference.with_normalizer(Some(Sequence::new(normalizers)))?;
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "tokenizer_tests.rs"]
+mod tests;
