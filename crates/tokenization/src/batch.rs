@@ -119,3 +119,7 @@ fn chunks(contents: Vec<Content>, chunk_bytes: usize) -> impl Iterator<Item = Ve
         Some(chunk)
     })
 }
+
+#[cfg(test)]
+#[path = "batch_tests.rs"]
+mod tests;

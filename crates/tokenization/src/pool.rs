@@ -122,3 +122,7 @@ pub(crate) fn caught<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<
         Err(panic) => Err(format!("panic: {}", message(&*panic))),
     }
 }
+
+#[cfg(test)]
+#[path = "pool_tests.rs"]
+mod tests;

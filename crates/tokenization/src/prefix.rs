@@ -177,3 +177,7 @@ fn joins_spaces(replace: &Replace) -> bool {
     pattern.as_ref().and_then(serde_json::Value::as_str) == Some(" {2,}")
         && (replace.content == " " || replace.content == METASPACE.to_string())
 }
+
+#[cfg(test)]
+#[path = "prefix_tests.rs"]
+mod tests;
