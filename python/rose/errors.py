@@ -13,5 +13,9 @@ class ModelLoadError(RoseError):
     """A model cannot be loaded; the message names the file and what is wrong with it."""
 
 
+class DeviceError(RoseError, RuntimeError):
+    """The device failed for good: every later step would fail too."""
+
+
 class BatchError(RoseError, ValueError):
     """A batch cannot be run; the message names the limit and the value."""

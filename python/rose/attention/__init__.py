@@ -20,13 +20,19 @@ BACKENDS = {
 def make_attention(
     name: str, shape: AttentionShape, dtype: torch.dtype, device: torch.device
 ) -> AttentionBackend:
-    """The back end called `name`; `auto` is `sdpa` on CPU and `flash_attn` on CUDA.
+    """The back end called `name`.
+
+    `auto` is `sdpa` on CPU and for float32, and picks among the others on CUDA batch by batch.
 
     Raises:
         ConfigError: there is no such back end, it does not run here, or its library is missing.
     """
     if name == "auto":
-        name = "sdpa" if device.type == "cpu" else "flash_attn"
+        if device.type == "cuda" and dtype != torch.float32 and shape.head_dim % 8 == 0:
+            from rose.attention.auto import AutoAttention
+
+            return AutoAttention(shape, dtype, device)
+        name = "sdpa"
     if name not in BACKENDS:
         raise ConfigError(f"attention must be one of auto, {', '.join(BACKENDS)}, got {name!r}")
     if device.type == "cpu" and name != "sdpa":

@@ -31,9 +31,25 @@ class AttentionBackend(ABC):
         self.dtype = dtype
         self.device = device
 
+    capturable = False
+    """`plan` and `run` may be captured in a CUDA graph and replayed on a batch of the same padded
+    sizes and `graph_variant` with other `cu_seqlens`."""
+
+    def graph_variant(
+        self, padded_tokens: int, padded_sequences: int, max_seqlen: int
+    ) -> tuple[str, int]:
+        """What a captured step bakes in beyond padded sizes: back end, bound on the longest sequence.
+
+        0 stands for no bound.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot be captured")
+
     @abstractmethod
     def plan(self, batch: ForwardBatch) -> None:
-        """Prepares `run` for a batch, on the host, once a step and outside graph capture."""
+        """Prepares `run` for a batch, once a step, before the model runs.
+
+        A back end that is not `capturable` may read `cu_seqlens_cpu` here.
+        """
 
     @abstractmethod
     def run(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor) -> None:

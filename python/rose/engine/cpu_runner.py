@@ -37,6 +37,9 @@ class CpuRunner:
         """An input buffer of this device."""
         return InputSlot(capacity)
 
+    def compile_kernels(self) -> None:
+        """Nothing is compiled on CPU."""
+
     def step_slot(
         self,
         slot: InputSlot,

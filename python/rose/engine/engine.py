@@ -30,8 +30,11 @@ class Runner(Protocol):
     def make_slot(self, capacity: int) -> InputSlot:
         """An input buffer of `capacity` int32 values."""
 
+    def compile_kernels(self) -> None:
+        """Makes sure that no step will wait for a compiler; called once, after the slots are made."""
+
     def step(self, batch: ForwardBatch) -> LazyTensor:
-        """Starts a step on a batch that lies in device memory."""
+        """Starts a step on a batch that lies in host memory."""
 
     def step_slot(
         self,
@@ -65,6 +68,7 @@ class Engine:
         )
         self.input_slots = [self.runner.make_slot(capacity) for _ in range(config.num_input_slots)]
         self.step_slot = self.runner.step_slot
+        self.runner.compile_kernels()
 
     @classmethod
     def load(cls, model: str | Path, config: EngineConfig | None = None) -> Engine:
@@ -104,7 +108,7 @@ def _make_runner(model: Model, info: ModelInfo, config: EngineConfig) -> Runner:
         attention = make_attention(config.attention, model.backbone.attention_shape, dtype, device)
         return CpuRunner(model, attention)
     # Imported here: CPU use must not load triton.
-    from rose.graphs.graph_runner import GraphRunner
+    from rose.engine.cuda_runner import CudaRunner
 
-    runner: Runner = GraphRunner(model, info, config)
+    runner: Runner = CudaRunner(model, info, config)
     return runner

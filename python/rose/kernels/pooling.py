@@ -61,17 +61,15 @@ def mean_rows(x: torch.Tensor, cu_seqlens: torch.Tensor, *, normalize: bool) -> 
 
         # Few long sequences are split so that the sums fill the device.
         num_parts = 1 << max(0, min(5, (tokens // (64 * num_sequences)).bit_length()))
-        partial = torch.empty(
-            num_sequences, num_parts, width, dtype=torch.float32, device=x.device
-        )
+        partial = torch.empty(num_sequences, num_parts, width, dtype=torch.float32, device=x.device)
         partial_sum_kernel[(num_sequences, num_parts, -(-width // _MEAN_COLUMNS))](
             x,
             cu_seqlens,
             partial,
+            num_parts,
             width=width,
             block=_MEAN_COLUMNS,
             rows_at_once=_MEAN_ROWS_AT_ONCE,
-            num_parts=num_parts,
             num_warps=4,
         )
         out = torch.empty(num_sequences, width, dtype=torch.float32, device=x.device)
@@ -80,9 +78,9 @@ def mean_rows(x: torch.Tensor, cu_seqlens: torch.Tensor, *, normalize: bool) -> 
             partial,
             cu_seqlens,
             out,
+            num_parts,
             width=width,
             block=block,
-            num_parts=num_parts,
             normalize=normalize,
             num_warps=num_warps(block),
         )

@@ -15,6 +15,7 @@ from rose.kernels.norm import add_layer_norm, mark_bad_sequences
 from rose.kernels.pooling import RowChoice, select_rows
 
 if TYPE_CHECKING:
+    from rose.layers.norm import LayerNorm
     from rose.models.bert import BertLayer, BertModel
 
 _GELUS = {"gelu": False, "gelu_new": True, "gelu_pytorch_tanh": True}
@@ -43,9 +44,7 @@ class FusedEncoder:
             embeddings.words,
             embeddings.offsets,
             embeddings.num_positions,
-            norm.weight,
-            norm.bias,
-            norm.eps,
+            *_parameters(norm),
         )
         for layer in self.layers[:-1]:
             context = self._attend(layer, x, attention)
@@ -78,7 +77,7 @@ class FusedEncoder:
     ) -> torch.Tensor:
         out_proj, norm = layer.attention.out_proj, layer.attention.norm
         x = F.linear(context, out_proj.weight)
-        x = add_layer_norm(x, residual, out_proj.bias, norm.weight, norm.bias, norm.eps, bad_rows)
+        x = add_layer_norm(x, residual, out_proj.bias, *_parameters(norm), bad_rows)
         up_proj, down_proj = layer.feed_forward.up_proj, layer.feed_forward.down_proj
         norm = layer.feed_forward.norm
         if up_proj.activation in _GELUS and up_proj.bias is not None:
@@ -87,6 +86,9 @@ class FusedEncoder:
         else:
             up = up_proj(x)
         down = F.linear(up, down_proj.weight)
-        return add_layer_norm(
-            down, x, down_proj.bias, norm.weight, norm.bias, norm.eps, bad_rows
-        )
+        return add_layer_norm(down, x, down_proj.bias, *_parameters(norm), bad_rows)
+
+
+def _parameters(norm: LayerNorm) -> tuple[torch.Tensor, torch.Tensor, float]:
+    assert norm.bias is not None, "every norm of the BERT family has a bias"
+    return norm.weight, norm.bias, norm.eps

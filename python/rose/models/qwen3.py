@@ -1,6 +1,6 @@
 """Qwen3 (Qwen team, 2025): pre-norm decoder, grouped queries, norms on query and key heads.
 
-Causal as published; the bidirectional variants (pplx-embed) drop the mask and keep the weights' names.
+Causal as published; the bidirectional variants (pplx-embed) drop the mask and keep the names.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Qwen3Attention:
         qkv = F.linear(x, self.qkv_weight)
         qk_norm_rope_(qkv, positions, shape, self.q_norm, self.k_norm, self.eps, rope)
         heads = qkv.view(x.shape[0], shape.num_heads + 2 * shape.num_kv_heads, shape.head_dim)
-        q, k, v = heads.split((shape.num_heads, shape.num_kv_heads, shape.num_kv_heads), dim=1)
+        q, k, v = torch.split(heads, [shape.num_heads, shape.num_kv_heads, shape.num_kv_heads], 1)
         return attention.attend(q, k, v).view(x.shape[0], -1)
 
 

@@ -1,4 +1,4 @@
-"""Qwen3-Reranker: a causal language model that answers yes or no, of which only that is computed."""
+"""Qwen3-Reranker: a language model that answers yes or no; only that answer is computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XLM-RoBERTa and RoBERTa: BERT without token types, with positions that begin behind the padding id."""
+"""XLM-RoBERTa and RoBERTa: BERT without token types; positions begin behind the padding id."""
 
 from __future__ import annotations
 

@@ -138,9 +138,7 @@ def test_chosen_rows_are_those_of_all_rows(case: Case, rows: str) -> None:
 @torch.inference_mode()
 def test_bidirectional_qwen3_sees_the_whole_sequence() -> None:
     reference = _reference("Qwen3Model", "Qwen3Config", QWEN3_SIZES)
-    model = BidirectionalQwen3Model(
-        JsonObject("config.json", QWEN3_SIZES), StateDict(reference)
-    )
+    model = BidirectionalQwen3Model(JsonObject("config.json", QWEN3_SIZES), StateDict(reference))
     hidden, batch = _run(model, model)
     for index, ids in enumerate(_sequences()):
         mask = torch.zeros(1, 1, len(ids), len(ids))
@@ -194,9 +192,7 @@ def test_qwen3_reranker_is_yes_minus_no(tied: bool) -> None:
         ({"num_key_value_heads": 3}, "num_key_value_heads 3"),
     ],
 )
-def test_qwen3_refuses_what_it_would_compute_wrongly(
-    values: dict[str, Any], message: str
-) -> None:
+def test_qwen3_refuses_what_it_would_compute_wrongly(values: dict[str, Any], message: str) -> None:
     reference = _reference("Qwen3Model", "Qwen3Config", QWEN3_SIZES)
     config = JsonObject("config.json", {**QWEN3_SIZES, **values})
     with pytest.raises(ModelLoadError, match=message):

@@ -20,9 +20,7 @@ def silu_mul_kernel(gate_up_ptr, out_ptr, width: tl.constexpr, block: tl.constex
 
 
 @triton.jit
-def bias_gelu_kernel(
-    x_ptr, bias_ptr, width: tl.constexpr, block: tl.constexpr, tanh: tl.constexpr
-):
+def bias_gelu_kernel(x_ptr, bias_ptr, width: tl.constexpr, block: tl.constexpr, tanh: tl.constexpr):
     """x = GELU(x + bias), with the error function or, with `tanh`, its approximation."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * block + tl.arange(0, block)

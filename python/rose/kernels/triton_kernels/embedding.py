@@ -68,6 +68,8 @@ def embedding_rms_norm_kernel(
     finite = is_finite(mean_square)
     word = tl.where(finite, word, 0.0)
     out = tl.where(finite, word * tl.rsqrt(mean_square + eps) * weight, 0.0)
-    tl.store(residual_ptr + row * width + columns, word.to(residual_ptr.dtype.element_ty), mask=mask)
+    tl.store(
+        residual_ptr + row * width + columns, word.to(residual_ptr.dtype.element_ty), mask=mask
+    )
     tl.store(out_ptr + row * width + columns, out.to(out_ptr.dtype.element_ty), mask=mask)
     tl.store(bad_rows_ptr + row, tl.where(finite, 0, 1))

@@ -33,15 +33,15 @@ def select_rows_kernel(
     tl.store(out_at, x.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-@triton.jit(do_not_specialize_on_alignment=["cu_seqlens_ptr"])
+@triton.jit(do_not_specialize_on_alignment=["cu_seqlens_ptr"], do_not_specialize=["num_parts"])
 def partial_sum_kernel(
     x_ptr,
     cu_seqlens_ptr,
     partial_ptr,
+    num_parts,
     width: tl.constexpr,
     block: tl.constexpr,
     rows_at_once: tl.constexpr,
-    num_parts: tl.constexpr,
 ):
     """partial[s, p] = sum of the p-th of `num_parts` shares of the rows of sequence s."""
     sequence = tl.program_id(0)
@@ -63,14 +63,14 @@ def partial_sum_kernel(
     tl.store(out_at, tl.sum(total, 0), mask=in_width)
 
 
-@triton.jit(do_not_specialize_on_alignment=["cu_seqlens_ptr"])
+@triton.jit(do_not_specialize_on_alignment=["cu_seqlens_ptr"], do_not_specialize=["num_parts"])
 def mean_kernel(
     partial_ptr,
     cu_seqlens_ptr,
     out_ptr,
+    num_parts,
     width: tl.constexpr,
     block: tl.constexpr,
-    num_parts: tl.constexpr,
     normalize: tl.constexpr,
 ):
     """out[s] = sum of the partial sums / number of rows; an empty slot gets zeros."""

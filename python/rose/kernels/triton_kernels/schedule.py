@@ -14,9 +14,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(
-    do_not_specialize_on_alignment=["cu_seqlens_ptr"], do_not_specialize=["num_sequences"]
-)
+@triton.jit(do_not_specialize_on_alignment=["cu_seqlens_ptr"], do_not_specialize=["num_sequences"])
 def schedule_kernel(
     cu_seqlens_ptr,
     work_indptr_ptr,

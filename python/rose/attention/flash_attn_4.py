@@ -1,0 +1,50 @@
+"""FlashAttention 4 (package `flash-attn-4`), for Blackwell and Hopper; used only when asked for."""
+
+from __future__ import annotations
+
+import torch
+from flash_attn.cute import flash_attn_varlen_func
+
+from rose.attention.base import AttentionBackend, AttentionShape
+from rose.attention.flash_attn import longest_bound
+from rose.errors import ConfigError
+from rose.forward_batch import ForwardBatch
+
+_CAPABILITIES = (9, 10)
+
+
+class FlashAttention4(AttentionBackend):
+    """Compiles on first use and keeps its kernels on disk, so it runs eagerly: never captured."""
+
+    def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
+        if dtype not in (torch.bfloat16, torch.float16):
+            raise ConfigError(f"attention flash_attn_4 needs bfloat16 or float16, got {dtype}")
+        major, _ = torch.cuda.get_device_capability(device)
+        if major not in _CAPABILITIES:
+            raise ConfigError(
+                f"attention flash_attn_4 needs compute capability 9 or 10, got {major}"
+            )
+        super().__init__(shape, dtype, device)
+        self._cu_seqlens: torch.Tensor | None = None
+        self._bound = 0
+
+    def plan(self, batch: ForwardBatch) -> None:
+        """Keeps the addresses of `cu_seqlens`; nothing to compute."""
+        self._cu_seqlens = batch.cu_seqlens
+        self._bound = longest_bound(batch.padded_tokens, batch.max_seqlen)
+
+    def run(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor) -> None:
+        """See `AttentionBackend.run`."""
+        result = flash_attn_varlen_func(
+            q,
+            k,
+            v,
+            cu_seqlens_q=self._cu_seqlens,
+            cu_seqlens_k=self._cu_seqlens,
+            max_seqlen_q=self._bound,
+            max_seqlen_k=self._bound,
+            softmax_scale=self.shape.scale,
+            causal=self.shape.causal,
+            window_size=self.shape.window or (None, None),
+        )
+        out.copy_(result[0] if isinstance(result, tuple) else result)

@@ -1,0 +1,274 @@
+"""Steps on a CUDA device: one copy in, one graph, one copy out, nothing waited for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+
+from rose.attention import make_attention
+from rose.config import BatchLayout, EngineConfig, ModelInfo
+from rose.engine.input_slot import InputSlot
+from rose.engine.output_ring import DeviceEvent, OutputRing, OutputSlot, PendingTensor
+from rose.errors import BatchError, DeviceError
+from rose.forward_batch import ForwardBatch
+from rose.graphs.config import GraphConfig, sequence_tiers, token_buckets
+from rose.graphs.cuda_graph import GraphCapture
+from rose.graphs.graph_runner import GraphKey, GraphRunner
+from rose.models.base import Model
+
+logger = logging.getLogger(__name__)
+
+# Two steps in flight and one result being read, and one that takes its place.
+_OUTPUT_SLOTS = 4
+# Weight of the newest measurement in the predicted time of a shape.
+_PREDICTION_GAIN = 0.25
+# Eager batches whose sizes differ by less share a predicted time.
+_EAGER_TIME_STEP = 512
+# A batch of this many tokens takes the paths of large batches.
+_MANY_TOKENS = 1024
+
+
+class CudaRunner:
+    """Owns the device's stream, buffers and graphs. Used by one thread.
+
+    A step is enqueued on one stream: copy of the input slot, model, copy of the rows into a
+    page-locked slot, event. The order of the stream is what protects every buffer on the device.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        info: ModelInfo,
+        config: EngineConfig,
+        graph_config: GraphConfig | None = None,
+    ) -> None:
+        self.model = model
+        self.device = torch.device(info.device)
+        dtype = getattr(torch, info.dtype)
+        backbone = model.backbone
+        self.attention = make_attention(
+            config.attention, backbone.attention_shape, dtype, self.device
+        )
+        graph_config = graph_config or GraphConfig()
+        if not self.attention.capturable:
+            graph_config = GraphConfig(max_tokens=0)
+        buckets = token_buckets(graph_config.max_tokens)
+        tiers = sequence_tiers(config.max_batch_sequences) if buckets else ()
+        self.layout = BatchLayout(
+            token_buckets=buckets,
+            sequence_tiers=tiers,
+            token_types=backbone.token_types,
+            position_offset=backbone.position_offset,
+        )
+        self.stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        self._width = model.output_width
+        self._staging = torch.zeros(0, dtype=torch.int32, device=self.device)
+        self._batches: dict[tuple[int, int], ForwardBatch] = {}
+        self._predicted_ms: dict[GraphKey, float] = {}
+        most_values = (config.max_batch_sequences + 1) * self._width
+        slots = [self._make_output_slot(most_values) for _ in range(_OUTPUT_SLOTS)]
+        self._ring = OutputRing(slots, self._make_output_slot)
+        with torch.cuda.device(self.device):
+            self.graphs: GraphRunner[torch.Tensor] = GraphRunner(
+                GraphCapture(self.device), graph_config
+            )
+
+    def make_slot(self, capacity: int) -> InputSlot:
+        """A page-locked input buffer of `capacity` int32 values."""
+        if self._staging.shape[0] < capacity:
+            if len(self.graphs):
+                raise BatchError("input slots cannot grow once graphs hold their addresses")
+            self._staging = torch.zeros(capacity, dtype=torch.int32, device=self.device)
+            self._batches.clear()
+        return InputSlot(capacity, pinned=True)
+
+    def step_slot(
+        self,
+        slot: InputSlot,
+        num_tokens: int,
+        num_sequences: int,
+        max_seqlen: int,
+        padded_tokens: int,
+        padded_sequences: int,
+    ) -> PendingTensor:
+        """Starts the step on the batch that was written into `slot` and returns at once.
+
+        Raises:
+            DeviceError: the device failed for good.
+            RuntimeError: this step failed, such as out of memory.
+        """
+        length = self.layout.buffer_len(padded_tokens, padded_sequences)
+        with torch.cuda.stream(self.stream), torch.inference_mode():
+            output = self._ring.acquire(num_sequences * self._width)
+            try:
+                self._note_time(output)
+                output.start.record()
+                self._staging[:length].copy_(slot.buffer[:length], non_blocking=True)
+                batch = self._batch(padded_tokens, padded_sequences, slot.buffer)
+                batch.num_tokens = num_tokens
+                batch.num_sequences = num_sequences
+                batch.max_seqlen = max_seqlen
+                return self._finish(batch, output)
+            except BaseException as error:
+                self._ring.release(output)
+                if isinstance(error, torch.AcceleratorError):
+                    raise DeviceError(str(error)) from error
+                raise
+
+    def step(self, batch: ForwardBatch) -> PendingTensor:
+        """Starts a step on a batch made by `ForwardBatch.from_sequences` on the host."""
+        values = [batch.cu_seqlens, batch.token_ids, batch.positions]
+        if batch.token_type_ids is not None:
+            values.append(batch.token_type_ids)
+        packed = torch.cat([value.cpu() for value in values])
+        # The copy below may still run when this returns: the caching host allocator keeps a
+        # page-locked block until the stream has passed it.
+        slot = self.make_slot(packed.shape[0])
+        slot.buffer.copy_(packed)
+        return self.step_slot(
+            slot,
+            batch.num_tokens,
+            batch.num_sequences,
+            batch.max_seqlen,
+            batch.padded_tokens,
+            batch.padded_sequences,
+        )
+
+    def compile_kernels(self) -> None:
+        """Runs each kernel variant that traffic can reach once, so that no step waits for a compiler."""
+        started = time.perf_counter()
+        tiers = self.layout.sequence_tiers
+        # Short and long sequences get different attention; slots size the schedule's kernel.
+        self._run_synthetic(1, 1, 1)
+        self._run_synthetic(_MANY_TOKENS, 1, _MANY_TOKENS)
+        for sequences in tiers:
+            self._run_synthetic(max(_MANY_TOKENS, 2 * sequences), sequences - 1, _MANY_TOKENS)
+        logger.info("kernels are ready after %.1f s", time.perf_counter() - started)
+
+    def warm_up(self, shapes: Iterable[tuple[int, int, int]]) -> None:
+        """Runs and captures shapes (tokens, sequences, longest) ahead of traffic.
+
+        Waits for the device: for use before the server is ready, not between steps.
+        """
+        started = time.perf_counter()
+        for shape in shapes:
+            for _ in range(self.graphs.config.capture_after + 1):
+                self._run_synthetic(*shape)
+        logger.info(
+            "warmed up in %.1f s, %d graphs", time.perf_counter() - started, len(self.graphs)
+        )
+
+    def _run_synthetic(self, tokens: int, sequences: int, longest: int) -> None:
+        padded_tokens, padded_sequences = self.layout.padded_shape(tokens, sequences)
+        slot = self.make_slot(self.layout.buffer_len(padded_tokens, padded_sequences))
+        fill_with_equal_lengths(slot.buffer.numpy(), self.layout, tokens, sequences)
+        self.step_slot(slot, tokens, sequences, longest, padded_tokens, padded_sequences).wait()
+
+    def _finish(self, batch: ForwardBatch, output: OutputSlot) -> PendingTensor:
+        key = self._key(batch)
+
+        def forward() -> torch.Tensor:
+            self.attention.plan(batch)
+            return self.model(batch, self.attention)
+
+        rows, kind = self.graphs.run(key, forward)
+        num_rows = batch.num_sequences
+        flat = output.buffer[: num_rows * self._width].view(num_rows, self._width)
+        flat.copy_(rows[:num_rows], non_blocking=True)
+        output.end.record()
+        if key.tokens > self._ceiling:
+            # Exact sizes would never come again.
+            key = GraphKey(-(-key.tokens // _EAGER_TIME_STEP) * _EAGER_TIME_STEP, 0, "", 0)
+            output.timed_as = key
+        else:
+            # Eager steps also pay for what happens once: they say nothing about replays.
+            output.timed_as = key if kind == "replayed" else None
+        counters = self.graphs.counters
+        counters.tokens += batch.num_tokens
+        counters.padding_tokens += batch.padded_tokens - batch.num_tokens
+        predicted_ms = self._predicted_ms.get(key)
+        return PendingTensor(
+            self._ring,
+            output,
+            num_rows,
+            self._width,
+            None if predicted_ms is None else predicted_ms * 1e-3,
+        )
+
+    @property
+    def _ceiling(self) -> int:
+        return self.graphs.config.max_tokens
+
+    def _key(self, batch: ForwardBatch) -> GraphKey:
+        tokens, sequences = batch.padded_tokens, batch.padded_sequences
+        if not self.attention.capturable:
+            return GraphKey(tokens, sequences, "", 0)
+        variant, longest = self.attention.graph_variant(tokens, sequences, batch.max_seqlen)
+        return GraphKey(tokens, sequences, variant, longest)
+
+    def _batch(self, padded_tokens: int, padded_sequences: int, host: torch.Tensor) -> ForwardBatch:
+        """Views of the staging buffer; the same ones each time for a shape that is captured."""
+        shape = (padded_tokens, padded_sequences)
+        batch = self._batches.get(shape)
+        cu_seqlens_cpu = host[: padded_sequences + 1].numpy()
+        if batch is None:
+            batch = ForwardBatch.from_buffer(
+                self._staging,
+                self.layout,
+                num_tokens=padded_tokens,
+                num_sequences=padded_sequences,
+                max_seqlen=padded_tokens,
+                padded_tokens=padded_tokens,
+                padded_sequences=padded_sequences,
+                cu_seqlens_cpu=cu_seqlens_cpu,
+            )
+            if padded_tokens <= self._ceiling:
+                self._batches[shape] = batch
+        batch.cu_seqlens_cpu = cu_seqlens_cpu
+        return batch
+
+    def _make_output_slot(self, num_values: int) -> OutputSlot:
+        return OutputSlot(
+            torch.empty(num_values, dtype=torch.float32, pin_memory=True),
+            _timing_event(),
+            _timing_event(),
+        )
+
+    def _note_time(self, slot: OutputSlot) -> None:
+        """Learns from the step that used the slot before."""
+        key, slot.timed_as = slot.timed_as, None
+        if not isinstance(key, GraphKey) or not slot.end.query():
+            return
+        measured = slot.start.elapsed_time(slot.end)
+        known = self._predicted_ms.get(key, measured)
+        self._predicted_ms[key] = known + _PREDICTION_GAIN * (measured - known)
+
+
+def _timing_event() -> DeviceEvent:
+    # `blocking` lets the waiter sleep in the driver at last instead of spinning there.
+    event: DeviceEvent = torch.cuda.Event(  # type: ignore[no-untyped-call]
+        enable_timing=True, blocking=True
+    )
+    return event
+
+
+def fill_with_equal_lengths(
+    buffer: np.ndarray[tuple[int], np.dtype[np.int32]],
+    layout: BatchLayout,
+    num_tokens: int,
+    num_sequences: int,
+) -> None:
+    """Writes a batch of token 0 with sequences of about equal length, for warming up."""
+    padded_tokens, padded_sequences = layout.padded_shape(num_tokens, num_sequences)
+    cu_seqlens = buffer[: padded_sequences + 1]
+    cu_seqlens[: num_sequences + 1] = np.linspace(0, num_tokens, num_sequences + 1).astype(np.int32)
+    cu_seqlens[num_sequences + 1 :] = padded_tokens
+    rest = buffer[padded_sequences + 1 :]
+    rest[:] = 0
+    rows = np.arange(padded_tokens)
+    first_rows = cu_seqlens[np.searchsorted(cu_seqlens, rows, side="right") - 1]
+    rest[padded_tokens : 2 * padded_tokens] = rows - first_rows + layout.position_offset

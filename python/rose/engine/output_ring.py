@@ -1,0 +1,125 @@
+"""Page-locked buffers for the rows of steps in flight."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from rose.lazy_tensor import LazyTensor, OutputHandle
+
+
+class DeviceEvent(Protocol):
+    """What is used of `torch.cuda.Event`."""
+
+    cuda_event: int
+
+    def record(self) -> None:
+        """Marks this point of the current stream."""
+
+    def query(self) -> bool:
+        """Whether the point has been passed."""
+
+    def synchronize(self) -> None:
+        """Blocks until it has; other Python threads run meanwhile."""
+
+    def elapsed_time(self, end_event: Any) -> float:
+        """Milliseconds between two recorded events."""
+
+
+class OutputSlot:
+    """Host memory for the rows of one step, and the events around it."""
+
+    __slots__ = ("buffer", "end", "start", "timed_as")
+
+    def __init__(self, buffer: torch.Tensor, start: DeviceEvent, end: DeviceEvent) -> None:
+        self.buffer = buffer
+        """Float32, flat, page-locked."""
+        self.start = start
+        self.end = end
+        self.timed_as: object = None
+        """What the time between the events is a measurement of; None = nothing yet."""
+
+
+class OutputRing:
+    """Hands out slots in turn, never one whose `LazyTensor` is still held.
+
+    A server holds at most two; whoever holds more makes the ring grow.
+    """
+
+    def __init__(self, slots: list[OutputSlot], make_slot: SlotFactory) -> None:
+        self._free = deque(slots)
+        self._make_slot = make_slot
+
+    def acquire(self, num_values: int) -> OutputSlot:
+        """The slot that has been free for the longest time, with room for `num_values`."""
+        if self._free:
+            slot = self._free.popleft()
+            if slot.buffer.shape[0] >= num_values:
+                return slot
+        return self._make_slot(num_values)
+
+    def release(self, slot: OutputSlot) -> None:
+        """Takes a slot back. Its copy may still run: later steps are ordered behind it."""
+        self._free.append(slot)
+
+
+class SlotFactory(Protocol):
+    """Allocates a slot; page-locking stalls, so the ring's are made at start."""
+
+    def __call__(self, num_values: int) -> OutputSlot:
+        """A slot for `num_values` float32."""
+
+
+class PendingTensor(LazyTensor):
+    """Rows that hold once the slot's `end` event has passed. Returns the slot when dropped."""
+
+    __slots__ = ("_predicted_seconds", "_ring", "_slot")
+
+    def __init__(
+        self,
+        ring: OutputRing,
+        slot: OutputSlot,
+        num_rows: int,
+        width: int,
+        predicted_seconds: float | None,
+    ) -> None:
+        self._rows = slot.buffer[: num_rows * width].view(num_rows, width)
+        self._ring = ring
+        self._slot = slot
+        self._predicted_seconds = predicted_seconds
+
+    def is_ready(self) -> bool:
+        """Whether the rows hold, without waiting."""
+        return self._slot.end.query()
+
+    def wait(self) -> None:
+        """Blocks until the rows hold; other Python threads run meanwhile."""
+        self._slot.end.synchronize()
+
+    def numpy(self) -> npt.NDArray[np.float32]:
+        """Waits and returns a copy of the rows, [num_rows, width]: the slot is used again."""
+        self.wait()
+        rows: npt.NDArray[np.float32] = self._rows.numpy().copy()
+        return rows
+
+    def __await__(self) -> Generator[object, None, npt.NDArray[np.float32]]:
+        return super().__await__()
+
+    def handle(self) -> OutputHandle:
+        """For native code that waits for the event by itself."""
+        num_rows, width = self._rows.shape
+        return OutputHandle(
+            self._rows.data_ptr(),
+            num_rows,
+            width,
+            self._slot.end.cuda_event,
+            self._predicted_seconds,
+        )
+
+    def __del__(self) -> None:
+        self._ring.release(self._slot)

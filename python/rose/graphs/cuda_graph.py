@@ -1,0 +1,65 @@
+"""Raw capture of a step in a live process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+
+class CudaGraph:
+    """A captured step and its output, which lives in the graphs' pool."""
+
+    __slots__ = ("_graph", "_output", "num_bytes")
+
+    def __init__(self, graph: torch.cuda.CUDAGraph, output: torch.Tensor, num_bytes: int) -> None:
+        self._graph = graph
+        self._output = output
+        self.num_bytes = num_bytes
+        """Device memory taken by the capture: the graph itself, and growth of the pool."""
+
+    def replay(self) -> torch.Tensor:
+        """Launches the graph on the current stream."""
+        self._graph.replay()
+        return self._output
+
+
+class GraphCapture:
+    """Captures steps into one memory pool.
+
+    `torch.cuda.graph` is not used: it synchronizes the device and empties the allocators' caches.
+    In thread-local mode other threads may call the driver meanwhile (the waiter queries events).
+    The caller's stream must not be the default one, and each shape must have run eagerly before:
+    libraries load kernels and allocate workspaces on first use, which a capture forbids.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, forward: Callable[[], torch.Tensor]) -> CudaGraph:
+        """Records what `forward` launches on the current stream; nothing runs.
+
+        Raises:
+            RuntimeError: something in it cannot be captured.
+        """
+        free_before, _ = torch.cuda.mem_get_info(self._device)
+        graph = torch.cuda.CUDAGraph()
+        graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+        try:
+            output = forward()
+        except BaseException:
+            _abandon(graph)
+            raise
+        graph.capture_end()
+        free_after, _ = torch.cuda.mem_get_info(self._device)
+        return CudaGraph(graph, output, max(0, free_before - free_after))
+
+
+def _abandon(graph: torch.cuda.CUDAGraph) -> None:
+    try:
+        graph.capture_end()
+    except RuntimeError:
+        # The failure that is being reported has already invalidated the capture.
+        return
+    graph.reset()

@@ -1,0 +1,243 @@
+"""Run by test_kernels_match_torch.py with TRITON_INTERPRET=1: each operation both ways."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton.runtime.interpreter as interpreter
+
+from rose.attention.base import AttentionShape
+from rose.config import BatchLayout
+from rose.forward_batch import ForwardBatch
+from rose.kernels import launch
+from rose.kernels.activation import bias_gelu_, silu_mul
+from rose.kernels.attention_schedule import AttentionSchedule
+from rose.kernels.embedding import embedding_layer_norm, embedding_rms_norm
+from rose.kernels.norm import add_layer_norm, add_rms_norm, mark_bad_sequences
+from rose.kernels.pooling import mean_rows, select_rows
+from rose.kernels.rope import RopeTable, qk_norm_rope_
+
+WIDTH = 48
+CPU = torch.device("cpu")
+
+
+def _accept_new_numpy() -> None:
+    """The interpreter turns arrays of one element into integers in a way numpy 2.4 refuses."""
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+
+
+def check(operation: Callable[[], Any]) -> None:
+    launch.INTERPRETED = False
+    expected = operation()
+    launch.INTERPRETED = True
+    result = operation()
+    torch.testing.assert_close(result, expected, equal_nan=True, atol=1e-5, rtol=1e-5)
+
+
+def check_norms() -> None:
+    x, residual = torch.randn(7, WIDTH), torch.randn(7, WIDTH)
+    weight, bias, linear_bias = torch.randn(WIDTH), torch.randn(WIDTH), torch.randn(WIDTH)
+    x[3, 5], x[4, 0] = torch.nan, torch.inf
+
+    def layer_norm(with_bias: bool, contain: bool) -> tuple[torch.Tensor, ...]:
+        bad_rows = torch.zeros(7, dtype=torch.int32)
+        out = add_layer_norm(
+            x,
+            residual,
+            linear_bias if with_bias else None,
+            weight,
+            bias,
+            1e-5,
+            bad_rows if contain else None,
+        )
+        if contain:
+            assert bad_rows.tolist() == [0, 0, 0, 1, 1, 0, 0]
+            assert not out[3].any()
+        return out, bad_rows
+
+    def rms_norm(contain: bool) -> tuple[torch.Tensor, ...]:
+        bad_rows, stream = torch.zeros(7, dtype=torch.int32), residual.clone()
+        out = add_rms_norm(x, stream, weight, 1e-5, bad_rows if contain else None)
+        return out, stream, bad_rows
+
+    for contain in (True, False):
+        for with_bias in (True, False):
+            check(lambda: layer_norm(with_bias, contain))  # noqa: B023
+        check(lambda: rms_norm(contain))  # noqa: B023
+
+
+def check_embeddings() -> None:
+    words, offsets = torch.randn(10, WIDTH), torch.randn(2 * 20, WIDTH)
+    words[7, 3] = torch.inf
+    weight, bias = torch.randn(WIDTH), torch.randn(WIDTH)
+    sequences = [[1, 2, 3, 4, 5], [6, 7], [1]]
+    typed = ForwardBatch.from_sequences(
+        sequences, BatchLayout((16,), (4,), token_types=True, position_offset=2), [2, 0, 0]
+    )
+    plain = ForwardBatch.from_sequences(sequences, BatchLayout((16,), (8,)))
+    check(lambda: embedding_layer_norm(typed, words, offsets, 20, weight, bias, 1e-5))
+    check(lambda: embedding_layer_norm(plain, words, offsets, 20, weight, bias, 1e-5))
+    check(lambda: embedding_rms_norm(plain, words, weight, 1e-5))
+    _, bad_rows = embedding_layer_norm(plain, words, offsets, 20, weight, bias, 1e-5)
+    for one_row in (True, False):
+        rows = torch.randn(8 if one_row else 16, WIDTH)
+
+        def mark(rows: torch.Tensor = rows, one_row: bool = one_row) -> torch.Tensor:
+            marked = mark_bad_sequences(rows.clone(), plain.cu_seqlens, bad_rows, one_row=one_row)
+            assert marked.isnan().any(1).sum() == (1 if one_row else 2)
+            return marked
+
+        check(mark)
+
+
+def check_activations() -> None:
+    gate_up, bias = torch.randn(5, 2200), torch.randn(1100)
+    check(lambda: silu_mul(gate_up))
+    for tanh in (False, True):
+        check(lambda: bias_gelu_(gate_up[:, :1100].clone(), bias, tanh=tanh))  # noqa: B023
+
+
+def check_rope() -> None:
+    batch = ForwardBatch.from_sequences([[1] * 9, [2] * 7], BatchLayout())
+    for head_dim, heads, kv_heads in ((16, 4, 2), (64, 3, 1)):
+        shape = AttentionShape(heads, kv_heads, head_dim, 1.0)
+        qkv = torch.randn(16, (heads + 2 * kv_heads) * head_dim)
+        table = RopeTable.make(64, head_dim, 1e4, CPU)
+        weights = torch.randn(head_dim), torch.randn(head_dim)
+        for q_weight, k_weight in (weights, (None, None)):
+
+            def rotate(
+                q_weight: torch.Tensor | None = q_weight,
+                k_weight: torch.Tensor | None = k_weight,
+                shape: AttentionShape = shape,
+                qkv: torch.Tensor = qkv,
+                table: RopeTable = table,
+            ) -> torch.Tensor:
+                return qk_norm_rope_(
+                    qkv.clone(), batch.positions, shape, q_weight, k_weight, 1e-6, table
+                )
+
+            check(rotate)
+
+
+def check_pooling() -> None:
+    short = ForwardBatch.from_sequences([[1] * 5, [2] * 2, [3]], BatchLayout((16,), (8,)))
+    long = ForwardBatch.from_sequences([[1] * 300, [2] * 77, [3] * 50], BatchLayout((512,), (4,)))
+    for batch in (short, long):
+        hidden = torch.randn(batch.padded_tokens, 300)
+        cu_seqlens = batch.cu_seqlens
+        for normalize in (False, True):
+            check(lambda: mean_rows(hidden, cu_seqlens, normalize=normalize))  # noqa: B023
+            check(lambda: select_rows(hidden, cu_seqlens, "last", normalize=normalize))  # noqa: B023
+            check(
+                lambda: select_rows(
+                    hidden.bfloat16(),  # noqa: B023
+                    cu_seqlens,  # noqa: B023
+                    "first",
+                    normalize=normalize,  # noqa: B023
+                    dtype=torch.float32,
+                )
+            )
+
+
+def check_schedule() -> None:
+    generator = random.Random(0)
+    for case in range(24):
+        causal, slots = case % 2 == 0, generator.choice([1, 2, 8, 32])
+        lengths = [
+            generator.choice([1, 3, 16, 127, 128, 129, 256, 300, 700])
+            for _ in range(generator.randint(1, slots))
+        ]
+        padding = 40 if len(lengths) < slots and case % 3 == 0 else 0
+        num_tokens = sum(lengths) + padding
+        cu_seqlens = [0]
+        for length in lengths:
+            cu_seqlens.append(cu_seqlens[-1] + length)
+        cu_seqlens += [num_tokens] * (slots - len(lengths))
+        for num_blocks, num_heads, tile_rows in ((132, 16, 128), (7, 12, 192), (5, 3, 128)):
+            _check_one_schedule(
+                torch.tensor(cu_seqlens, dtype=torch.int32),
+                num_tokens,
+                num_blocks,
+                num_heads,
+                tile_rows,
+                causal,
+            )
+
+
+def _check_one_schedule(
+    cu_seqlens: torch.Tensor,
+    num_tokens: int,
+    num_blocks: int,
+    num_heads: int,
+    tile_rows: int,
+    causal: bool,
+) -> None:
+    slots = cu_seqlens.shape[0] - 1
+    capacity = AttentionSchedule.capacity(num_tokens, slots, num_heads, tile_rows)
+    lists = [torch.full((capacity,), -1, dtype=torch.int32) for _ in range(7)]
+    schedule = AttentionSchedule(torch.full((num_blocks + 1,), -1, dtype=torch.int32), *lists)
+    schedule.fill(
+        cu_seqlens,
+        num_tokens=num_tokens,
+        num_heads=num_heads,
+        tile_rows=tile_rows,
+        causal=causal,
+    )
+    lengths = cu_seqlens.diff().tolist()
+    expected = {
+        (sequence, tile, head)
+        for sequence, length in enumerate(lengths)
+        for tile in range(-(-length // tile_rows))
+        for head in range(num_heads)
+    }
+    bounds = schedule.work_indptr.tolist()
+    assert bounds[0] == 0
+    assert bounds[-1] == len(expected)
+    assert bounds == sorted(bounds)
+    used = slice(0, bounds[-1])
+    pieces = list(
+        zip(
+            schedule.sequences[used].tolist(),
+            schedule.tiles[used].tolist(),
+            schedule.heads[used].tolist(),
+            strict=True,
+        )
+    )
+    # Each piece exactly once.
+    assert set(pieces) == expected
+    assert len(pieces) == len(expected)
+    sequences = schedule.sequences[used].long()
+    for starts in (schedule.starts, schedule.kv_starts):
+        assert torch.equal(starts[used], cu_seqlens[sequences])
+    for ends in (schedule.lengths, schedule.kv_lengths):
+        assert torch.equal(ends[used], cu_seqlens.diff()[sequences])
+
+    def cost(sequence: int, tile: int) -> int:
+        return min(lengths[sequence], (tile + 1) * tile_rows) if causal else lengths[sequence]
+
+    costs = [cost(sequence, tile) for sequence, tile, _ in pieces]
+    loads = [sum(costs[first:last]) for first, last in zip(bounds, bounds[1:], strict=False)]
+    # No block has more than its share and one piece.
+    assert max(loads) <= sum(costs) / num_blocks + max(costs)
+
+
+if __name__ == "__main__":
+    _accept_new_numpy()
+    torch.manual_seed(0)
+    check_norms()
+    check_embeddings()
+    check_activations()
+    check_rope()
+    check_pooling()
+    check_schedule()
+    print("all checks passed")
