@@ -4,7 +4,10 @@ use crate::engine::Activation;
 
 impl Activation {
     /// Turns a row of logits into scores, in place.
-    #[expect(clippy::cast_possible_truncation, reason = "scores are float32 on the wire")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "scores are float32 on the wire"
+    )]
     pub fn apply(self, row: &mut [f32]) {
         match self {
             Self::Identity => {}
@@ -36,7 +39,10 @@ mod tests {
 
     #[test]
     fn sigmoid() {
-        assert_eq!(applied(Activation::Sigmoid, [0.0, 1000.0, -1000.0]), [0.5, 1.0, 0.0]);
+        assert_eq!(
+            applied(Activation::Sigmoid, [0.0, 1000.0, -1000.0]),
+            [0.5, 1.0, 0.0]
+        );
         assert!((applied(Activation::Sigmoid, [1.0])[0] - 0.731_058_6).abs() < 1e-7);
     }
 
@@ -44,7 +50,11 @@ mod tests {
     fn softmax() {
         assert_eq!(applied(Activation::Softmax, [2.0, 2.0]), [0.5, 0.5]);
         let row = applied(Activation::Softmax, [1000.0, 1001.0, -1000.0]);
-        assert!((row[0] - 0.268_941_43).abs() < 1e-7 && (row[1] - 0.731_058_6).abs() < 1e-7 && row[2] == 0.0);
+        assert!(
+            (row[0] - 0.268_941_43).abs() < 1e-7
+                && (row[1] - 0.731_058_6).abs() < 1e-7
+                && row[2] == 0.0
+        );
     }
 
     #[test]

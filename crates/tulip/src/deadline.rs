@@ -25,12 +25,19 @@ impl Deadline {
             return Ok(Self { arrived, at: None });
         };
         let timeout = value.to_str().ok().and_then(parse).ok_or_else(|| {
-            Error::invalid("grpc-timeout", format!("must be digits and one of H M S m u n, is {value:?}"))
+            Error::invalid(
+                "grpc-timeout",
+                format!("must be digits and one of H M S m u n, is {value:?}"),
+            )
         })?;
         if timeout.is_zero() {
             return Err(Error::DeadlineExceeded { waited_ms: 0 });
         }
-        let at = if timeout < FOREVER { arrived.checked_add(timeout) } else { None };
+        let at = if timeout < FOREVER {
+            arrived.checked_add(timeout)
+        } else {
+            None
+        };
         Ok(Self { arrived, at })
     }
 
@@ -109,8 +116,16 @@ mod tests {
 
     #[test]
     fn absurd_timeouts_are_none() {
-        for text in ["99999999H", "18446744073709551615H", "99999999999999999999999S"] {
-            assert_eq!(Deadline::of_call(&metadata(text)).unwrap().at, None, "{text}");
+        for text in [
+            "99999999H",
+            "18446744073709551615H",
+            "99999999999999999999999S",
+        ] {
+            assert_eq!(
+                Deadline::of_call(&metadata(text)).unwrap().at,
+                None,
+                "{text}"
+            );
         }
     }
 
@@ -123,8 +138,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn work_is_dropped_at_the_deadline() {
         let deadline = Deadline::of_call(&metadata("20m")).unwrap();
-        let error = deadline.limit(std::future::pending::<Result<()>>()).await.unwrap_err();
-        let Error::DeadlineExceeded { waited_ms } = error else { panic!("{error}") };
+        let error = deadline
+            .limit(std::future::pending::<Result<()>>())
+            .await
+            .unwrap_err();
+        let Error::DeadlineExceeded { waited_ms } = error else {
+            panic!("{error}")
+        };
         assert!((20..=22).contains(&waited_ms), "{waited_ms}");
     }
 }

@@ -15,4 +15,17 @@ mod pace;
 mod scheduler;
 pub mod step_metrics;
 mod waiter;
+
+mod activation;
+mod connection;
+mod deadline;
+mod endpoint;
+pub mod metrics;
+mod prompt;
+pub mod server;
+mod service;
+mod similarity;
+pub mod status;
+mod vectors;
+
 pub use error::{Error, Result};

@@ -3,12 +3,16 @@
 
 use std::time::Instant;
 
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 use tonic::Code;
 
 use crate::dispatch::Load;
 use crate::status::code_name;
-use crate::step_metrics::{PADDING_TOKENS, STEP_FAILURES, STEP_SECONDS, STEP_SEQUENCES, STEP_TOKENS};
+use crate::step_metrics::{
+    PADDING_TOKENS, STEP_FAILURES, STEP_SECONDS, STEP_SEQUENCES, STEP_TOKENS,
+};
 
 /// Calls answered, by `method` and `code`; a request on a stream counts like a call.
 pub const REQUESTS: &str = "tulip_requests_total";
@@ -31,19 +35,43 @@ pub const RUNNING_TOKENS: &str = "tulip_running_tokens";
 
 /// Tells the installed recorder what each metric means. Call it once the recorder is installed.
 pub fn describe() {
-    describe_counter!(REQUESTS, "Requests answered, by method and gRPC status code");
-    describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Arrival of a request to its answer");
+    describe_counter!(
+        REQUESTS,
+        "Requests answered, by method and gRPC status code"
+    );
+    describe_histogram!(
+        REQUEST_SECONDS,
+        Unit::Seconds,
+        "Arrival of a request to its answer"
+    );
     describe_counter!(REQUEST_ITEMS, "Documents or inputs of answered requests");
-    describe_counter!(ITEM_ERRORS, "Documents or inputs that failed in answered requests");
-    describe_histogram!(TOKENIZE_SECONDS, Unit::Seconds, "Tokenization of one request");
-    describe_histogram!(QUEUE_SECONDS, Unit::Seconds, "Admission of a request to its first step");
-    describe_counter!(INPUT_TOKENS, "Tokens read by the model for requests, without padding");
+    describe_counter!(
+        ITEM_ERRORS,
+        "Documents or inputs that failed in answered requests"
+    );
+    describe_histogram!(
+        TOKENIZE_SECONDS,
+        Unit::Seconds,
+        "Tokenization of one request"
+    );
+    describe_histogram!(
+        QUEUE_SECONDS,
+        Unit::Seconds,
+        "Admission of a request to its first step"
+    );
+    describe_counter!(
+        INPUT_TOKENS,
+        "Tokens read by the model for requests, without padding"
+    );
     describe_gauge!(QUEUED_TOKENS, "Tokens that wait for a step");
     describe_gauge!(RUNNING_TOKENS, "Tokens of the steps in flight");
     describe_histogram!(STEP_SEQUENCES, "Sequences of one step");
     describe_histogram!(STEP_TOKENS, "Tokens of one step, without padding");
     describe_histogram!(STEP_SECONDS, Unit::Seconds, "Start of a step to its rows");
-    describe_counter!(PADDING_TOKENS, "Padding rows of steps; divide by step tokens for the share");
+    describe_counter!(
+        PADDING_TOKENS,
+        "Padding rows of steps; divide by step tokens for the share"
+    );
     describe_counter!(STEP_FAILURES, "Steps that failed");
 }
 
@@ -57,7 +85,11 @@ pub(crate) struct CallRecord {
 
 impl CallRecord {
     pub(crate) fn start(method: &'static str) -> Self {
-        Self { method, arrived: Instant::now(), code: Code::Cancelled }
+        Self {
+            method,
+            arrived: Instant::now(),
+            code: Code::Cancelled,
+        }
     }
 
     pub(crate) fn finish(mut self, code: Code) {

@@ -8,13 +8,20 @@ const LANES: usize = 8;
 impl Similarity {
     /// Similarity of two vectors of equal length; larger is nearer. Cosine with a vector of zeros is 0.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "scores are float32 on the wire")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "scores are float32 on the wire"
+    )]
     pub fn between(self, a: &[f32], b: &[f32]) -> f32 {
         let similarity = match self {
             Self::Dot => dot(a, b),
             Self::Cosine => {
                 let lengths = (dot(a, a) * dot(b, b)).sqrt();
-                if lengths > 0.0 { (dot(a, b) / lengths).clamp(-1.0, 1.0) } else { 0.0 }
+                if lengths > 0.0 {
+                    (dot(a, b) / lengths).clamp(-1.0, 1.0)
+                } else {
+                    0.0
+                }
             }
             Self::Euclidean => -sum(a, b, |x, y| (x - y) * (x - y)).sqrt(),
             Self::Manhattan => -sum(a, b, |x, y| (x - y).abs()),
@@ -49,13 +56,17 @@ mod tests {
     const B: [f32; 11] = [2.0, 1.0, -1.0, 4.0, 8.0, 0.5, 3.0, -0.5, 0.25, 2.0, -4.0];
 
     fn plain(term: impl Fn(f64, f64) -> f64) -> f64 {
-        A.iter().zip(&B).map(|(&x, &y)| term(x.into(), y.into())).sum()
+        A.iter()
+            .zip(&B)
+            .map(|(&x, &y)| term(x.into(), y.into()))
+            .sum()
     }
 
     #[test]
     fn equals_the_plain_sums() {
         let dot = plain(|x, y| x * y);
-        let lengths = (A.iter().map(|x| x * x).sum::<f32>() * B.iter().map(|x| x * x).sum::<f32>()).sqrt();
+        let lengths =
+            (A.iter().map(|x| x * x).sum::<f32>() * B.iter().map(|x| x * x).sum::<f32>()).sqrt();
         let cases = [
             (Similarity::Dot, dot),
             (Similarity::Cosine, dot / f64::from(lengths)),
@@ -64,7 +75,10 @@ mod tests {
         ];
         for (similarity, expected) in cases {
             let found = f64::from(similarity.between(&A, &B));
-            assert!((found - expected).abs() < 1e-6, "{similarity:?}: {found} is not {expected}");
+            assert!(
+                (found - expected).abs() < 1e-6,
+                "{similarity:?}: {found} is not {expected}"
+            );
         }
     }
 

@@ -62,6 +62,15 @@ impl From<Error> for StreamError {
     }
 }
 
+/// tonic refuses an over-long message as `OUT_OF_RANGE`; to us it is a request that can never fit.
+pub(crate) fn message_too_large(refused: &Status, max_message_bytes: usize) -> Status {
+    let message = format!(
+        "message: {}, limit max_message_bytes={max_message_bytes}",
+        refused.message()
+    );
+    Status::invalid_argument(message)
+}
+
 /// Name of a code as in the gRPC specification, for metrics.
 pub(crate) fn code_name(code: Code) -> &'static str {
     match code {
@@ -97,13 +106,19 @@ mod tests {
             max_queued_tokens: 2,
             retry_after: Duration::from_micros(1500),
         };
-        let unknown = Error::UnknownModel { requested: "a".into(), served: "b".into() };
+        let unknown = Error::UnknownModel {
+            requested: "a".into(),
+            served: "b".into(),
+        };
         let cases = [
             (Error::invalid("query", "is missing"), Code::InvalidArgument),
             (Error::WrongTask("no".into()), Code::FailedPrecondition),
             (unknown, Code::NotFound),
             (queue_full, Code::ResourceExhausted),
-            (Error::DeadlineExceeded { waited_ms: 3 }, Code::DeadlineExceeded),
+            (
+                Error::DeadlineExceeded { waited_ms: 3 },
+                Code::DeadlineExceeded,
+            ),
             (Error::Unavailable("draining".into()), Code::Unavailable),
             (Error::Internal("broken".into()), Code::Internal),
         ];

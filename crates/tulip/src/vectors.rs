@@ -18,16 +18,16 @@ impl VectorFormat {
     /// Elements of one row in the answer: binary formats hold eight dimensions in one.
     fn row_elements(&self) -> usize {
         match self.dtype {
-            DType::Binary | DType::Ubinary => self.dimensions.div_ceil(8),
+            DType::DtypeBinary | DType::DtypeUbinary => self.dimensions.div_ceil(8),
             _ => self.dimensions,
         }
     }
 
     fn row_bytes(&self) -> usize {
         let element_bytes = match self.dtype {
-            DType::Unspecified | DType::Float32 => 4,
-            DType::Float16 | DType::Bfloat16 => 2,
-            DType::Int8 | DType::Uint8 | DType::Binary | DType::Ubinary => 1,
+            DType::DtypeUnspecified | DType::DtypeFloat32 => 4,
+            DType::DtypeFloat16 | DType::DtypeBfloat16 => 2,
+            DType::DtypeInt8 | DType::DtypeUint8 | DType::DtypeBinary | DType::DtypeUbinary => 1,
         };
         self.row_elements() * element_bytes
     }
@@ -38,7 +38,13 @@ impl VectorFormat {
     /// 8-bit formats are for vectors of length 1: INT8 is `round(127 x)`, UINT8 the same plus 128.
     /// In BINARY and UBINARY a bit is 1 where the value is above 0, the first dimension in the
     /// highest bit; BINARY bytes are int8, the unsigned byte less 128.
-    pub(crate) fn tensor(&self, num_items: usize, rows: &[f32], width: usize, items: &[u32]) -> Tensor {
+    pub(crate) fn tensor(
+        &self,
+        num_items: usize,
+        rows: &[f32],
+        width: usize,
+        items: &[u32],
+    ) -> Tensor {
         let row_bytes = self.row_bytes();
         let mut data = Vec::with_capacity(num_items * row_bytes);
         let mut scaled = Vec::new();
@@ -56,25 +62,41 @@ impl VectorFormat {
             u32::try_from(num_items).unwrap_or(u32::MAX),
             u32::try_from(self.row_elements()).unwrap_or(u32::MAX),
         ];
-        let dtype = if self.dtype == DType::Unspecified { DType::Float32 } else { self.dtype };
-        Tensor { data: Bytes::from(data), dtype: dtype.into(), shape }
+        let dtype = if self.dtype == DType::DtypeUnspecified {
+            DType::DtypeFloat32
+        } else {
+            self.dtype
+        };
+        Tensor {
+            data: Bytes::from(data),
+            dtype: dtype.into(),
+            shape,
+        }
     }
 
     fn append(&self, row: &[f32], data: &mut Vec<u8>) {
         match self.dtype {
-            DType::Unspecified | DType::Float32 => {
+            DType::DtypeUnspecified | DType::DtypeFloat32 => {
                 data.extend(row.iter().flat_map(|value| value.to_le_bytes()));
             }
-            DType::Float16 => {
-                data.extend(row.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()));
+            DType::DtypeFloat16 => {
+                data.extend(
+                    row.iter()
+                        .flat_map(|&value| f16::from_f32(value).to_le_bytes()),
+                );
             }
-            DType::Bfloat16 => {
-                data.extend(row.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes()));
+            DType::DtypeBfloat16 => {
+                data.extend(
+                    row.iter()
+                        .flat_map(|&value| bf16::from_f32(value).to_le_bytes()),
+                );
             }
-            DType::Int8 => data.extend(row.iter().map(|&value| int8(value).cast_unsigned())),
-            DType::Uint8 => data.extend(row.iter().map(|&value| int8(value).cast_unsigned() ^ 0x80)),
-            DType::Ubinary => data.extend(row.chunks(8).map(sign_bits)),
-            DType::Binary => data.extend(row.chunks(8).map(|chunk| sign_bits(chunk) ^ 0x80)),
+            DType::DtypeInt8 => data.extend(row.iter().map(|&value| int8(value).cast_unsigned())),
+            DType::DtypeUint8 => {
+                data.extend(row.iter().map(|&value| int8(value).cast_unsigned() ^ 0x80))
+            }
+            DType::DtypeUbinary => data.extend(row.chunks(8).map(sign_bits)),
+            DType::DtypeBinary => data.extend(row.chunks(8).map(|chunk| sign_bits(chunk) ^ 0x80)),
         }
     }
 }
@@ -87,13 +109,23 @@ fn int8(value: f32) -> i8 {
 
 /// Up to eight dimensions in a byte, the first in the highest bit.
 fn sign_bits(values: &[f32]) -> u8 {
-    let bits = values.iter().enumerate().map(|(at, &value)| u8::from(value > 0.0) << (7 - at));
+    let bits = values
+        .iter()
+        .enumerate()
+        .map(|(at, &value)| u8::from(value > 0.0) << (7 - at));
     bits.fold(0, |byte, bit| byte | bit)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the model's own precision is float32")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the model's own precision is float32"
+)]
 fn normalize_into(row: &[f32], scaled: &mut Vec<f32>) {
-    let length = row.iter().map(|&value| f64::from(value) * f64::from(value)).sum::<f64>().sqrt();
+    let length = row
+        .iter()
+        .map(|&value| f64::from(value) * f64::from(value))
+        .sum::<f64>()
+        .sqrt();
     let scale = if length > 0.0 { length.recip() } else { 0.0 };
     scaled.clear();
     scaled.extend(row.iter().map(|&value| (f64::from(value) * scale) as f32));
@@ -104,40 +136,74 @@ mod tests {
     use super::*;
 
     fn bytes_of(dtype: DType, row: &[f32]) -> Vec<u8> {
-        let format = VectorFormat { dimensions: row.len(), normalize: false, dtype };
+        let format = VectorFormat {
+            dimensions: row.len(),
+            normalize: false,
+            dtype,
+        };
         format.tensor(1, row, row.len(), &[0]).data.to_vec()
     }
 
     #[test]
     fn floats_are_little_endian_and_round_to_nearest() {
-        assert_eq!(bytes_of(DType::Float32, &[1.0, -2.5]), [0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0]);
-        assert_eq!(bytes_of(DType::Float16, &[1.0, -2.5]), [0x00, 0x3c, 0x00, 0xc1]);
+        assert_eq!(
+            bytes_of(DType::DtypeFloat32, &[1.0, -2.5]),
+            [0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0]
+        );
+        assert_eq!(
+            bytes_of(DType::DtypeFloat16, &[1.0, -2.5]),
+            [0x00, 0x3c, 0x00, 0xc1]
+        );
         // 1 + 2^-8 lies between two bfloat16: ties go to the even one; a little more goes up.
-        assert_eq!(bytes_of(DType::Bfloat16, &[1.003_906_25, 1.003_906_4]), [0x80, 0x3f, 0x81, 0x3f]);
+        assert_eq!(
+            bytes_of(DType::DtypeBfloat16, &[1.003_906_25, 1.003_906_4]),
+            [0x80, 0x3f, 0x81, 0x3f]
+        );
     }
 
     #[test]
     fn eight_bits() {
         let row = [1.0, -1.0, 0.0, 0.5, -0.25, 2.0, -2.0];
-        let signed: Vec<i8> = bytes_of(DType::Int8, &row).into_iter().map(u8::cast_signed).collect();
+        let signed: Vec<i8> = bytes_of(DType::DtypeInt8, &row)
+            .into_iter()
+            .map(u8::cast_signed)
+            .collect();
         assert_eq!(signed, [127, -127, 0, 64, -32, 127, -127]);
-        assert_eq!(bytes_of(DType::Uint8, &row), [255, 1, 128, 192, 96, 255, 1]);
+        assert_eq!(
+            bytes_of(DType::DtypeUint8, &row),
+            [255, 1, 128, 192, 96, 255, 1]
+        );
     }
 
     #[test]
     fn sign_bits_pack_the_first_dimension_highest() {
         let row = [1.0, -1.0, 0.5, 0.0, -0.0, 3.0, -3.0, 1.0, 0.1, 0.2];
-        assert_eq!(bytes_of(DType::Ubinary, &row), [0b1010_0101, 0b1100_0000]);
-        let signed: Vec<i8> = bytes_of(DType::Binary, &row).into_iter().map(u8::cast_signed).collect();
-        assert_eq!(signed, [(0b1010_0101_i16 - 128) as i8, (0b1100_0000_i16 - 128) as i8]);
+        assert_eq!(
+            bytes_of(DType::DtypeUbinary, &row),
+            [0b1010_0101, 0b1100_0000]
+        );
+        let signed: Vec<i8> = bytes_of(DType::DtypeBinary, &row)
+            .into_iter()
+            .map(u8::cast_signed)
+            .collect();
+        assert_eq!(
+            signed,
+            [(0b1010_0101_i16 - 128) as i8, (0b1100_0000_i16 - 128) as i8]
+        );
     }
 
     #[test]
     fn shapes_count_elements() {
-        for (dtype, elements, bytes) in
-            [(DType::Unspecified, 10, 40), (DType::Bfloat16, 10, 20), (DType::Binary, 2, 2)]
-        {
-            let format = VectorFormat { dimensions: 10, normalize: false, dtype };
+        for (dtype, elements, bytes) in [
+            (DType::DtypeUnspecified, 10, 40),
+            (DType::DtypeBfloat16, 10, 20),
+            (DType::DtypeBinary, 2, 2),
+        ] {
+            let format = VectorFormat {
+                dimensions: 10,
+                normalize: false,
+                dtype,
+            };
             let tensor = format.tensor(3, &[0.5; 36], 12, &[0, 1, 2]);
             assert_eq!(tensor.shape, [3, elements], "{dtype:?}");
             assert_eq!(tensor.data.len(), 3 * bytes, "{dtype:?}");
@@ -146,16 +212,27 @@ mod tests {
 
     #[test]
     fn cut_vectors_are_normalized_again() {
-        let format = VectorFormat { dimensions: 2, normalize: true, dtype: DType::Float32 };
+        let format = VectorFormat {
+            dimensions: 2,
+            normalize: true,
+            dtype: DType::DtypeFloat32,
+        };
         let tensor = format.tensor(2, &[3.0, 4.0, 100.0, 0.0, 0.0, 1.0], 3, &[0, 1]);
-        let values: Vec<f32> =
-            tensor.data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+        let values: Vec<f32> = tensor
+            .data
+            .chunks_exact(4)
+            .map(|b| f32::from_le_bytes(b.try_into().unwrap()))
+            .collect();
         assert_eq!(values, [0.6, 0.8, 0.0, 0.0]);
     }
 
     #[test]
     fn failed_items_are_zeros() {
-        let format = VectorFormat { dimensions: 1, normalize: false, dtype: DType::Int8 };
+        let format = VectorFormat {
+            dimensions: 1,
+            normalize: false,
+            dtype: DType::DtypeInt8,
+        };
         let tensor = format.tensor(5, &[1.0, -1.0], 1, &[1, 3]);
         assert_eq!(tensor.data, [0, 127, 0, 129, 0].as_slice());
     }

@@ -25,7 +25,10 @@ pub(crate) async fn embed(
     let info = &serving.info;
     serving.check_model(&request.model)?;
     if info.task != Task::Embed {
-        return Err(Error::WrongTask(format!("Embed: {} gives scores, not vectors", info.name)));
+        return Err(Error::WrongTask(format!(
+            "Embed: {} gives scores, not vectors",
+            info.name
+        )));
     }
     let format = format(info, &request)?;
     check_outputs(&request.outputs)?;
@@ -42,7 +45,9 @@ pub(crate) async fn embed(
     check_count("inputs", num_inputs, serving.config.max_items_per_request)?;
 
     let tokenize = Instant::now();
-    let mut encoded = serving.encode_items(request.inputs, Path::Input, around, &truncation).await?;
+    let mut encoded = serving
+        .encode_items(request.inputs, Path::Input, around, &truncation)
+        .await?;
     encoded.check_strict(request.strict)?;
     let account = Account {
         method: METHOD,
@@ -55,15 +60,24 @@ pub(crate) async fn embed(
     let output = serving.compute(sequences, priority, deadline).await?;
     for &sequence in &output.not_finite {
         let item = encoded.items[sequence] as usize;
-        encoded.failures.push(ItemFailure::not_finite(Path::Input(item)));
+        encoded
+            .failures
+            .push(ItemFailure::not_finite(Path::Input(item)));
     }
-    encoded.failures.sort_unstable_by_key(|failure| failure.index);
+    encoded
+        .failures
+        .sort_unstable_by_key(|failure| failure.index);
     encoded.check_strict(request.strict)?;
 
     let embeddings = if output.not_finite.is_empty() {
         format.tensor(num_inputs, &output.rows, output.width, &encoded.items)
     } else {
-        let (rows, items) = without(&output.rows, output.width, &encoded.items, &output.not_finite);
+        let (rows, items) = without(
+            &output.rows,
+            output.width,
+            &encoded.items,
+            &output.not_finite,
+        );
         format.tensor(num_inputs, &rows, output.width, &items)
     };
     let reports = account.close(serving, deadline, &output, encoded.failures.len());
@@ -83,7 +97,12 @@ pub(crate) async fn embed(
 }
 
 /// Rows and items without those that are not finite.
-fn without(rows: &[f32], width: usize, items: &[u32], not_finite: &[usize]) -> (Vec<f32>, Vec<u32>) {
+fn without(
+    rows: &[f32],
+    width: usize,
+    items: &[u32],
+    not_finite: &[usize],
+) -> (Vec<f32>, Vec<u32>) {
     let mut kept_rows = Vec::with_capacity(rows.len());
     let mut kept_items = Vec::with_capacity(items.len());
     for (sequence, (row, &item)) in rows.chunks_exact(width).zip(items).enumerate() {
@@ -100,13 +119,16 @@ fn format(info: &ModelInfo, request: &EmbedRequest) -> Result<VectorFormat> {
     let dimensions = match request.dimensions as usize {
         0 => width,
         dimensions if dimensions == width => width,
-        dimensions if dimensions < width && info.matryoshka_dimensions.contains(&request.dimensions) => {
+        dimensions
+            if dimensions < width && info.matryoshka_dimensions.contains(&request.dimensions) =>
+        {
             dimensions
         }
         dimensions => {
             let mut known = info.matryoshka_dimensions.clone();
             known.retain(|&known| (known as usize) < width);
-            let message = format!("is {dimensions}, this model has {width} and can be cut to {known:?}");
+            let message =
+                format!("is {dimensions}, this model has {width} and can be cut to {known:?}");
             return Err(Error::invalid("dimensions", message));
         }
     };
@@ -123,11 +145,18 @@ fn format(info: &ModelInfo, request: &EmbedRequest) -> Result<VectorFormat> {
             Normalization::None => (false, false),
         };
     let dtype = enum_value(|| "dtype".into(), request.dtype)?;
-    if matches!(dtype, DType::Int8 | DType::Uint8) && !unit_length {
-        let message = format!("is {}, which needs normalized vectors: ask for L2", dtype.as_str_name());
+    if matches!(dtype, DType::DtypeInt8 | DType::DtypeUint8) && !unit_length {
+        let message = format!(
+            "is {}, which needs normalized vectors: ask for L2",
+            dtype.as_str_name()
+        );
         return Err(Error::invalid("dtype", message));
     }
-    Ok(VectorFormat { dimensions, normalize, dtype })
+    Ok(VectorFormat {
+        dimensions,
+        normalize,
+        dtype,
+    })
 }
 
 fn check_outputs(outputs: &[i32]) -> Result<()> {

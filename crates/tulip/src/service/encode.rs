@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tokenization::{
-    Content, EncodeError, Encoded, PoolError, Query, Side, Truncated, TruncationOptions, encode_batch,
-    encode_pairs,
+    Content, EncodeError, Encoded, PoolError, Query, Side, Truncated, TruncationOptions,
+    encode_batch, encode_pairs,
 };
 use tulip_proto::v1::{Input, InputRole, TruncationReport, TruncationSide};
 
@@ -35,7 +35,10 @@ pub(crate) struct EncodedItems {
 
 impl EncodedItems {
     pub(crate) fn num_tokens(&self) -> u64 {
-        self.sequences.iter().map(|sequence| sequence.num_tokens() as u64).sum()
+        self.sequences
+            .iter()
+            .map(|sequence| sequence.num_tokens() as u64)
+            .sum()
     }
 
     /// In a strict request the first failure is the request's.
@@ -72,10 +75,14 @@ impl Serving {
                     contents.push(content);
                     content_items.push(index);
                 }
-                Ok(Item::Sequence(sequence)) => match self.tokenizer.check_sequence(&sequence.token_ids) {
-                    Ok(()) => encoded.push(index, sequence),
-                    Err(error) => encoded.failures.push(ItemFailure::encode(path(index), &error)),
-                },
+                Ok(Item::Sequence(sequence)) => {
+                    match self.tokenizer.check_sequence(&sequence.token_ids) {
+                        Ok(()) => encoded.push(index, sequence),
+                        Err(error) => encoded
+                            .failures
+                            .push(ItemFailure::encode(path(index), &error)),
+                    }
+                }
                 Err(failure) => encoded.failures.push(failure),
             }
         }
@@ -94,17 +101,35 @@ impl Serving {
         let mut query_cut: Option<Truncated> = None;
         for (result, index) in results.into_iter().zip(content_items) {
             match result {
-                Ok(Encoded { token_ids, second_segment_start, truncated, query_truncated, .. }) => {
-                    encoded.push(index, Sequence { token_ids, second_segment_start });
+                Ok(Encoded {
+                    token_ids,
+                    second_segment_start,
+                    truncated,
+                    query_truncated,
+                    ..
+                }) => {
+                    encoded.push(
+                        index,
+                        Sequence {
+                            token_ids,
+                            second_segment_start,
+                        },
+                    );
                     if let Some(cut) = truncated {
-                        encoded.truncations.push(report(wire_u32(index), InputRole::Document, &cut));
+                        encoded.truncations.push(report(
+                            wire_u32(index),
+                            InputRole::Document,
+                            &cut,
+                        ));
                     }
                     query_cut = heavier(query_cut, query_truncated);
                 }
                 Err(EncodeError::Pool(error @ PoolError::Closed)) => {
                     return Err(Error::Unavailable(error.to_string()));
                 }
-                Err(error) => encoded.failures.push(ItemFailure::encode(path(index), &error)),
+                Err(error) => encoded
+                    .failures
+                    .push(ItemFailure::encode(path(index), &error)),
             }
         }
         if let Around::Query(query) = around
@@ -112,7 +137,9 @@ impl Serving {
         {
             encoded.truncations.push(report(0, InputRole::Query, &cut));
         }
-        encoded.failures.sort_unstable_by_key(|failure| failure.index);
+        encoded
+            .failures
+            .sort_unstable_by_key(|failure| failure.index);
         if mixed {
             encoded.restore_order();
         }
@@ -128,11 +155,13 @@ impl Serving {
         let content = match read(Path::Query, query)?.map_err(ItemFailure::into_error)? {
             Item::Segment(content) => content,
             Item::Sequence(_) => {
-                let message = "is SEQUENCE, but a complete sequence cannot be the first part of a pair";
+                let message =
+                    "is SEQUENCE, but a complete sequence cannot be the first part of a pair";
                 return Err(Error::invalid("query.form", message));
             }
         };
-        let query = tokenization::encode_query(&self.tokenizer, &self.pool, content, truncation).await;
+        let query =
+            tokenization::encode_query(&self.tokenizer, &self.pool, content, truncation).await;
         query.map(Arc::new).map_err(|error| query_error(&error))
     }
 
@@ -147,16 +176,32 @@ impl Serving {
             Item::Segment(content) => content,
             Item::Sequence(sequence) => {
                 let checked = self.tokenizer.check_sequence(&sequence.token_ids);
-                return checked.map(|()| (sequence, None)).map_err(|error| query_error(&error));
+                return checked
+                    .map(|()| (sequence, None))
+                    .map_err(|error| query_error(&error));
             }
         };
-        let truncation =
-            TruncationOptions { max_document_tokens: truncation.max_query_tokens, ..truncation.clone() };
+        let truncation = TruncationOptions {
+            max_document_tokens: truncation.max_query_tokens,
+            ..truncation.clone()
+        };
         let encoded = self.encode_one(prompt, content, &truncation).await;
         let encoded = encoded.map_err(|error| query_error(&error))?;
-        let report = encoded.truncated.map(|cut| report(0, InputRole::Query, &cut));
-        let Encoded { token_ids, second_segment_start, .. } = encoded;
-        Ok((Sequence { token_ids, second_segment_start }, report))
+        let report = encoded
+            .truncated
+            .map(|cut| report(0, InputRole::Query, &cut));
+        let Encoded {
+            token_ids,
+            second_segment_start,
+            ..
+        } = encoded;
+        Ok((
+            Sequence {
+                token_ids,
+                second_segment_start,
+            },
+            report,
+        ))
     }
 
     async fn encode_one(
@@ -165,8 +210,18 @@ impl Serving {
         content: Content,
         truncation: &TruncationOptions,
     ) -> Result<Encoded, EncodeError> {
-        let results = encode_batch(&self.tokenizer, &self.pool, prompt, vec![content], truncation).await;
-        results.into_iter().next().unwrap_or(Err(EncodeError::Pool(PoolError::Closed)))
+        let results = encode_batch(
+            &self.tokenizer,
+            &self.pool,
+            prompt,
+            vec![content],
+            truncation,
+        )
+        .await;
+        results
+            .into_iter()
+            .next()
+            .unwrap_or(Err(EncodeError::Pool(PoolError::Closed)))
     }
 }
 
@@ -179,7 +234,10 @@ impl EncodedItems {
     /// Complete sequences were put first; results go in request order.
     fn restore_order(&mut self) {
         let sequences = std::mem::take(&mut self.sequences);
-        let mut pairs: Vec<_> = std::mem::take(&mut self.items).into_iter().zip(sequences).collect();
+        let mut pairs: Vec<_> = std::mem::take(&mut self.items)
+            .into_iter()
+            .zip(sequences)
+            .collect();
         pairs.sort_unstable_by_key(|(item, _)| *item);
         (self.items, self.sequences) = pairs.into_iter().unzip();
     }

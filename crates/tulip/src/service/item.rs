@@ -48,7 +48,12 @@ pub(crate) struct ItemFailure {
 
 impl ItemFailure {
     fn at(path: Path, subfield: &str, reason: ErrorReason, message: String) -> Self {
-        Self { index: path.index(), reason, field: format!("{path}{subfield}"), message }
+        Self {
+            index: path.index(),
+            reason,
+            field: format!("{path}{subfield}"),
+            message,
+        }
     }
 
     fn invalid(path: Path, subfield: &str, message: String) -> Self {
@@ -57,19 +62,31 @@ impl ItemFailure {
 
     /// The model gave NaN or infinity.
     pub(crate) fn not_finite(path: Path) -> Self {
-        Self::at(path, "", ErrorReason::NotFinite, "the model gave NaN or infinity".into())
+        Self::at(
+            path,
+            "",
+            ErrorReason::NotFinite,
+            "the model gave NaN or infinity".into(),
+        )
     }
 
     /// It could not be tokenized.
     pub(crate) fn encode(path: Path, error: &EncodeError) -> Self {
         match error {
-            EncodeError::TokenIdOutOfRange { position, id, vocab_size } => Self::at(
+            EncodeError::TokenIdOutOfRange {
+                position,
+                id,
+                vocab_size,
+            } => Self::at(
                 path,
                 &format!(".token_ids[{position}]"),
                 ErrorReason::TokenIdOutOfRange,
                 format!("is {id}, must be below vocab_size={vocab_size}"),
             ),
-            EncodeError::DocumentTooLong { document_tokens, limit } if path == Path::Query => Self::at(
+            EncodeError::DocumentTooLong {
+                document_tokens,
+                limit,
+            } if path == Path::Query => Self::at(
                 path,
                 "",
                 ErrorReason::TooLong,
@@ -78,7 +95,9 @@ impl ItemFailure {
             EncodeError::TooLong { .. }
             | EncodeError::DocumentTooLong { .. }
             | EncodeError::QueryTooLong { .. }
-            | EncodeError::NoRoom { .. } => Self::at(path, "", ErrorReason::TooLong, error.to_string()),
+            | EncodeError::NoRoom { .. } => {
+                Self::at(path, "", ErrorReason::TooLong, error.to_string())
+            }
             EncodeError::Empty => Self::invalid(path, ".token_ids", error.to_string()),
             EncodeError::TokenTypes | EncodeError::Tokenizer(_) | EncodeError::Pool(_) => {
                 Self::at(path, "", ErrorReason::TokenizationFailed, error.to_string())
@@ -90,7 +109,10 @@ impl ItemFailure {
     pub(crate) fn into_error(self) -> Error {
         match self.reason {
             ErrorReason::NotFinite => Error::Internal(format!("{}: {}", self.field, self.message)),
-            _ => Error::InvalidArgument { field: self.field, message: self.message },
+            _ => Error::InvalidArgument {
+                field: self.field,
+                message: self.message,
+            },
         }
     }
 }
@@ -122,7 +144,12 @@ pub(crate) fn is_sequence(input: &Input) -> bool {
 /// Reads one input: the outer error is the request's, the inner one the item's.
 pub(crate) fn read(path: Path, input: Input) -> Result<Result<Item, ItemFailure>> {
     let form: TokenIdsForm = enum_value(|| format!("{path}.form"), input.form)?;
-    Ok(read_content(path, input.content, form, input.second_segment_start))
+    Ok(read_content(
+        path,
+        input.content,
+        form,
+        input.second_segment_start,
+    ))
 }
 
 fn read_content(
@@ -136,19 +163,30 @@ fn read_content(
         return Err(ItemFailure::invalid(path, ".second_segment_start", message));
     }
     match (content, form) {
-        (None, _) => Err(ItemFailure::invalid(path, "", "has neither text nor token_ids".into())),
-        (Some(input::Content::Text(_)), TokenIdsForm::Sequence) => {
-            Err(ItemFailure::invalid(path, ".form", "is SEQUENCE, which needs token_ids, not text".into()))
-        }
+        (None, _) => Err(ItemFailure::invalid(
+            path,
+            "",
+            "has neither text nor token_ids".into(),
+        )),
+        (Some(input::Content::Text(_)), TokenIdsForm::Sequence) => Err(ItemFailure::invalid(
+            path,
+            ".form",
+            "is SEQUENCE, which needs token_ids, not text".into(),
+        )),
         (Some(input::Content::Text(text)), _) => Ok(Item::Segment(Content::Text(text))),
         (Some(input::Content::TokenIds(packed)), TokenIdsForm::Sequence) => {
             let token_ids = unpack(path, &packed)?;
             if second_segment_start as usize >= token_ids.len().max(1) {
-                let message =
-                    format!("is {second_segment_start}, must be below the {} tokens there are", token_ids.len());
+                let message = format!(
+                    "is {second_segment_start}, must be below the {} tokens there are",
+                    token_ids.len()
+                );
                 return Err(ItemFailure::invalid(path, ".second_segment_start", message));
             }
-            Ok(Item::Sequence(Sequence { token_ids, second_segment_start }))
+            Ok(Item::Sequence(Sequence {
+                token_ids,
+                second_segment_start,
+            }))
         }
         (Some(input::Content::TokenIds(packed)), _) => {
             Ok(Item::Segment(Content::TokenIds(unpack(path, &packed)?)))
@@ -163,12 +201,19 @@ fn unpack(path: Path, packed: &Bytes) -> Result<Vec<u32>, ItemFailure> {
         let message = format!("has {} bytes, must be a multiple of 4", packed.len());
         return Err(ItemFailure::invalid(path, ".token_ids", message));
     }
-    Ok(chunks.iter().map(|&chunk| u32::from_le_bytes(chunk)).collect())
+    Ok(chunks
+        .iter()
+        .map(|&chunk| u32::from_le_bytes(chunk))
+        .collect())
 }
 
 /// Token ids to little-endian u32.
 pub(crate) fn pack(token_ids: &[u32]) -> Bytes {
-    token_ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>().into()
+    token_ids
+        .iter()
+        .flat_map(|id| id.to_le_bytes())
+        .collect::<Vec<u8>>()
+        .into()
 }
 
 #[cfg(test)]
@@ -177,7 +222,11 @@ mod tests {
 
     fn ids(packed: &'static [u8], form: TokenIdsForm, second_segment_start: u32) -> Input {
         let content = Some(input::Content::TokenIds(Bytes::from_static(packed)));
-        Input { content, form: form.into(), second_segment_start }
+        Input {
+            content,
+            form: form.into(),
+            second_segment_start,
+        }
     }
 
     fn failure(input: Input) -> String {
@@ -186,15 +235,24 @@ mod tests {
 
     #[test]
     fn token_ids_are_little_endian() {
-        let item = read(Path::Query, ids(&[1, 0, 0, 0, 2, 1, 0, 0], TokenIdsForm::Unspecified, 0));
+        let item = read(
+            Path::Query,
+            ids(&[1, 0, 0, 0, 2, 1, 0, 0], TokenIdsForm::Unspecified, 0),
+        );
         assert_eq!(item, Ok(Ok(Item::Segment(Content::TokenIds(vec![1, 258])))));
         assert_eq!(pack(&[1, 258]), [1, 0, 0, 0, 2, 1, 0, 0].as_slice());
     }
 
     #[test]
     fn a_sequence_keeps_its_second_segment() {
-        let item = read(Path::Query, ids(&[1, 0, 0, 0, 2, 0, 0, 0], TokenIdsForm::Sequence, 1));
-        let expected = Sequence { token_ids: vec![1, 2], second_segment_start: 1 };
+        let item = read(
+            Path::Query,
+            ids(&[1, 0, 0, 0, 2, 0, 0, 0], TokenIdsForm::Sequence, 1),
+        );
+        let expected = Sequence {
+            token_ids: vec![1, 2],
+            second_segment_start: 1,
+        };
         assert_eq!(item, Ok(Ok(Item::Sequence(expected))));
     }
 
@@ -212,12 +270,25 @@ mod tests {
             failure(ids(&[1, 0, 0, 0], TokenIdsForm::Segment, 1)),
             "documents[3].second_segment_start: is 1, must be 0 unless form is SEQUENCE"
         );
-        assert_eq!(failure(Input::default()), "documents[3]: has neither text nor token_ids");
+        assert_eq!(
+            failure(Input::default()),
+            "documents[3]: has neither text nor token_ids"
+        );
     }
 
     #[test]
     fn an_unknown_form_is_the_requests_error() {
-        let error = read(Path::Input(0), Input { form: 9, ..Input::default() }).unwrap_err();
-        assert_eq!(error.to_string(), "inputs[0].form: 9 is no value of TokenIdsForm");
+        let error = read(
+            Path::Input(0),
+            Input {
+                form: 9,
+                ..Input::default()
+            },
+        )
+        .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "inputs[0].form: 9 is no value of TokenIdsForm"
+        );
     }
 }

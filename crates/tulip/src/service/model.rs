@@ -28,20 +28,43 @@ pub(crate) fn get_model(serving: &Serving, request: &GetModelRequest) -> Result<
         limits: Some(limits(info, &serving.config)),
         pooling: info.pooling.clone(),
         normalized: info.normalized,
-        similarity: if embeds { similarity(info.similarity).into() } else { String::new() },
-        dimensions: if embeds { wire_u32(info.output_width) } else { 0 },
+        similarity: if embeds {
+            similarity(info.similarity).into()
+        } else {
+            String::new()
+        },
+        dimensions: if embeds {
+            wire_u32(info.output_width)
+        } else {
+            0
+        },
         matryoshka_dimensions: info.matryoshka_dimensions.clone(),
         labels: info.labels.clone(),
-        positive_label: info.labels.get(info.positive_label).cloned().unwrap_or_default(),
-        score_activation: if embeds { String::new() } else { activation(info.activation).into() },
+        positive_label: info
+            .labels
+            .get(info.positive_label)
+            .cloned()
+            .unwrap_or_default(),
+        score_activation: if embeds {
+            String::new()
+        } else {
+            activation(info.activation).into()
+        },
         dtype: info.dtype.clone(),
         device: info.device.clone(),
         vocab_size: info.vocab_size,
         template: Some(template(info)),
-        tokenizer: Some(v1::Tokenizer { tokenizer_json, sha256: serving.tokenizer_sha256.clone() }),
+        tokenizer: Some(v1::Tokenizer {
+            tokenizer_json,
+            sha256: serving.tokenizer_sha256.clone(),
+        }),
         fingerprint: info.fingerprint.clone(),
         server_version: env!("CARGO_PKG_VERSION").into(),
-        outputs: if embeds { vec![v1::OutputKind::Dense.into()] } else { Vec::new() },
+        outputs: if embeds {
+            vec![v1::OutputKind::Dense.into()]
+        } else {
+            Vec::new()
+        },
     })
 }
 
@@ -57,7 +80,11 @@ fn limits(info: &ModelInfo, config: &ServerConfig) -> v1::Limits {
 }
 
 fn template(info: &ModelInfo) -> v1::Template {
-    let prompts = info.prompts.named.iter().map(|(name, text)| (name.clone(), text.clone()));
+    let prompts = info
+        .prompts
+        .named
+        .iter()
+        .map(|(name, text)| (name.clone(), text.clone()));
     v1::Template {
         prompts: prompts.collect(),
         default_prompt_name: info.prompts.default_name.clone().unwrap_or_default(),

@@ -10,7 +10,10 @@ use crate::job::Priority;
 /// guessing would give a wrong answer.
 pub(crate) fn enum_value<E: TryFrom<i32>>(field: impl FnOnce() -> String, value: i32) -> Result<E> {
     E::try_from(value).map_err(|_| {
-        let name = std::any::type_name::<E>().rsplit("::").next().unwrap_or_default();
+        let name = std::any::type_name::<E>()
+            .rsplit("::")
+            .next()
+            .unwrap_or_default();
         Error::invalid(field(), format!("{value} is no value of {name}"))
     })
 }
@@ -29,7 +32,9 @@ pub(crate) fn truncation(
     max_sequence_tokens: usize,
 ) -> Result<TruncationOptions> {
     let mut options = TruncationOptions::to(max_sequence_tokens);
-    let Some(given) = given else { return Ok(options) };
+    let Some(given) = given else {
+        return Ok(options);
+    };
     options.policy = match enum_value(|| "truncation.policy".into(), given.policy)? {
         v1::TruncationPolicy::Unspecified | v1::TruncationPolicy::Cut => OverlongPolicy::Cut,
         v1::TruncationPolicy::Error => OverlongPolicy::Error,
@@ -43,7 +48,9 @@ pub(crate) fn truncation(
         v1::TruncationSide::Left => Side::Left,
     };
     options.pair = match enum_value(|| "truncation.pair".into(), given.pair)? {
-        v1::PairTruncation::Unspecified | v1::PairTruncation::ProtectQuery => PairTruncation::ProtectQuery,
+        v1::PairTruncation::Unspecified | v1::PairTruncation::ProtectQuery => {
+            PairTruncation::ProtectQuery
+        }
         v1::PairTruncation::LongestFirst => PairTruncation::LongestFirst,
     };
     if let Some(max_tokens) = ceiling(given.max_tokens) {
@@ -65,7 +72,8 @@ pub(crate) fn check_count(field: &str, count: usize, max_items_per_request: usiz
         return Err(Error::invalid(field, "is empty, at least 1 is needed"));
     }
     if count > max_items_per_request {
-        let message = format!("has {count} entries, limit max_items_per_request={max_items_per_request}");
+        let message =
+            format!("has {count} entries, limit max_items_per_request={max_items_per_request}");
         return Err(Error::invalid(field, message));
     }
     Ok(())
@@ -76,7 +84,10 @@ pub(crate) fn check_instruction(instruction: &str) -> Result<()> {
     if instruction.is_empty() {
         return Ok(());
     }
-    Err(Error::invalid("instruction", "this model's template has no place for an instruction"))
+    Err(Error::invalid(
+        "instruction",
+        "this model's template has no place for an instruction",
+    ))
 }
 
 #[cfg(test)]
@@ -93,7 +104,10 @@ mod tests {
     fn truncation_defaults() {
         let expected = TruncationOptions::to(512);
         assert_eq!(truncation(None, 512), Ok(expected.clone()));
-        assert_eq!(truncation(Some(&v1::Truncation::default()), 512), Ok(expected));
+        assert_eq!(
+            truncation(Some(&v1::Truncation::default()), 512),
+            Ok(expected)
+        );
     }
 
     #[test]
@@ -121,7 +135,10 @@ mod tests {
 
     #[test]
     fn the_models_limit_is_the_ceiling() {
-        let given = v1::Truncation { max_tokens: 100_000, ..v1::Truncation::default() };
+        let given = v1::Truncation {
+            max_tokens: 100_000,
+            ..v1::Truncation::default()
+        };
         assert_eq!(truncation(Some(&given), 512).unwrap().max_tokens, 512);
     }
 }

@@ -54,11 +54,22 @@ pub(crate) async fn score(
 ) -> Result<ScoreResponse> {
     serving.check_model(&request.model)?;
     let options = options(serving, &request)?;
-    let ScoreRequest { request_id, query, documents, .. } = request;
-    check_count("documents", documents.len(), serving.config.max_items_per_request)?;
+    let ScoreRequest {
+        request_id,
+        query,
+        documents,
+        ..
+    } = request;
+    check_count(
+        "documents",
+        documents.len(),
+        serving.config.max_items_per_request,
+    )?;
     let scored = match serving.info.task {
         Task::Embed => by_similarity(serving, query, documents, &options, deadline).await?,
-        Task::Score | Task::Classify => by_pairs(serving, query, documents, &options, deadline).await?,
+        Task::Score | Task::Classify => {
+            by_pairs(serving, query, documents, &options, deadline).await?
+        }
     };
     respond(serving, request_id, scored, &options, deadline)
 }
@@ -66,7 +77,10 @@ pub(crate) async fn score(
 fn options(serving: &Serving, request: &ScoreRequest) -> Result<Options> {
     check_instruction(&request.instruction)?;
     Ok(Options {
-        truncation: truncation(request.truncation.as_ref(), serving.info.max_sequence_tokens)?,
+        truncation: truncation(
+            request.truncation.as_ref(),
+            serving.info.max_sequence_tokens,
+        )?,
         priority: priority(request.priority)?,
         label: label(serving, request)?,
         all_labels: request.all_labels,
@@ -82,16 +96,28 @@ fn label(serving: &Serving, request: &ScoreRequest) -> Result<usize> {
         return Ok(serving.info.positive_label);
     }
     if serving.info.task == Task::Embed || labels.is_empty() {
-        let field = if request.all_labels { "all_labels" } else { "label" };
-        return Err(Error::WrongTask(format!("{field}: this model has no labels")));
+        let field = if request.all_labels {
+            "all_labels"
+        } else {
+            "label"
+        };
+        return Err(Error::WrongTask(format!(
+            "{field}: this model has no labels"
+        )));
     }
     if request.label.is_empty() {
         return Ok(serving.info.positive_label);
     }
-    labels.iter().position(|label| *label == request.label).ok_or_else(|| {
-        let message = format!("{:?} is no label of this model, known are {labels:?}", request.label);
-        Error::invalid("label", message)
-    })
+    labels
+        .iter()
+        .position(|label| *label == request.label)
+        .ok_or_else(|| {
+            let message = format!(
+                "{:?} is no label of this model, known are {labels:?}",
+                request.label
+            );
+            Error::invalid("label", message)
+        })
 }
 
 /// Cross-encoders: each document is read together with the query.
@@ -110,16 +136,22 @@ async fn by_pairs(
                 let message = "is SEQUENCE, a whole pair: query must then be absent";
                 return Err(Error::invalid(format!("documents[{index}].form"), message));
             }
-            let query = serving.encode_pair_query(query, &options.truncation).await?;
+            let query = serving
+                .encode_pair_query(query, &options.truncation)
+                .await?;
             let around = Around::Query(&query);
-            serving.encode_items(documents, Path::Document, around, &options.truncation).await?
+            serving
+                .encode_items(documents, Path::Document, around, &options.truncation)
+                .await?
         }
         None => {
             if !documents.iter().all(is_sequence) {
                 return Err(missing_query());
             }
             let around = Around::Prompt("");
-            serving.encode_items(documents, Path::Document, around, &options.truncation).await?
+            serving
+                .encode_items(documents, Path::Document, around, &options.truncation)
+                .await?
         }
     };
     encoded.check_strict(options.strict)?;
@@ -131,7 +163,9 @@ async fn by_pairs(
         tokenize: tokenize.elapsed(),
     };
     let sequences = std::mem::take(&mut encoded.sequences);
-    let mut output = serving.compute(sequences, options.priority, deadline).await?;
+    let mut output = serving
+        .compute(sequences, options.priority, deadline)
+        .await?;
     set_aside(&mut encoded, &output.not_finite);
 
     let mut rows = std::mem::take(&mut output.rows);
@@ -143,7 +177,14 @@ async fn by_pairs(
         values.push(row[options.label]);
     }
     let label_rows = if options.all_labels { rows } else { Vec::new() };
-    Ok(Scored { num_documents, encoded, output, account, values, label_rows })
+    Ok(Scored {
+        num_documents,
+        encoded,
+        output,
+        account,
+        values,
+        label_rows,
+    })
 }
 
 /// Embedding models: query and documents are read apart, their vectors compared.
@@ -159,10 +200,13 @@ async fn by_similarity(
     let tokenize = Instant::now();
     let prompts = &serving.info.prompts;
     let prompt = PromptChoice::QUERY.resolve(prompts)?;
-    let (query, query_cut) = serving.encode_single_query(query, prompt, &options.truncation).await?;
+    let (query, query_cut) = serving
+        .encode_single_query(query, prompt, &options.truncation)
+        .await?;
     let around = Around::Prompt(PromptChoice::DOCUMENT.resolve(prompts)?);
-    let mut encoded =
-        serving.encode_items(documents, Path::Document, around, &options.truncation).await?;
+    let mut encoded = serving
+        .encode_items(documents, Path::Document, around, &options.truncation)
+        .await?;
     encoded.check_strict(options.strict)?;
     encoded.truncations.extend(query_cut);
 
@@ -174,11 +218,16 @@ async fn by_similarity(
     let account = Account {
         method: METHOD,
         items: num_documents,
-        input_tokens: sequences.iter().map(|sequence| sequence.num_tokens() as u64).sum(),
+        input_tokens: sequences
+            .iter()
+            .map(|sequence| sequence.num_tokens() as u64)
+            .sum(),
         sequences: sequences.len(),
         tokenize: tokenize.elapsed(),
     };
-    let mut output = serving.compute(sequences, options.priority, deadline).await?;
+    let mut output = serving
+        .compute(sequences, options.priority, deadline)
+        .await?;
     if output.not_finite.first() == Some(&0) {
         return Err(ItemFailure::not_finite(Path::Query).into_error());
     }
@@ -188,10 +237,19 @@ async fn by_similarity(
     let rows = std::mem::take(&mut output.rows);
     let mut rows = rows.chunks_exact(output.width);
     let values = match rows.next() {
-        Some(query) => rows.map(|row| serving.info.similarity.between(query, row)).collect(),
+        Some(query) => rows
+            .map(|row| serving.info.similarity.between(query, row))
+            .collect(),
         None => Vec::new(),
     };
-    Ok(Scored { num_documents, encoded, output, account, values, label_rows: Vec::new() })
+    Ok(Scored {
+        num_documents,
+        encoded,
+        output,
+        account,
+        values,
+        label_rows: Vec::new(),
+    })
 }
 
 fn missing_query() -> Error {
@@ -202,7 +260,9 @@ fn missing_query() -> Error {
 fn set_aside(encoded: &mut EncodedItems, not_finite: &[usize]) {
     for &sequence in not_finite {
         let item = encoded.items[sequence] as usize;
-        encoded.failures.push(ItemFailure::not_finite(Path::Document(item)));
+        encoded
+            .failures
+            .push(ItemFailure::not_finite(Path::Document(item)));
     }
 }
 
@@ -213,14 +273,25 @@ fn respond(
     options: &Options,
     deadline: &Deadline,
 ) -> Result<ScoreResponse> {
-    let Scored { num_documents, mut encoded, output, account, values, label_rows } = scored;
+    let Scored {
+        num_documents,
+        mut encoded,
+        output,
+        account,
+        values,
+        label_rows,
+    } = scored;
     // Finite vectors can still have a product beyond float32.
     for (&item, value) in encoded.items.iter().zip(&values) {
         if !value.is_finite() {
-            encoded.failures.push(ItemFailure::not_finite(Path::Document(item as usize)));
+            encoded
+                .failures
+                .push(ItemFailure::not_finite(Path::Document(item as usize)));
         }
     }
-    encoded.failures.sort_unstable_by_key(|failure| failure.index);
+    encoded
+        .failures
+        .sort_unstable_by_key(|failure| failure.index);
     encoded.check_strict(options.strict)?;
 
     let mut scores = vec![0.0; num_documents];
@@ -234,7 +305,11 @@ fn respond(
     }
     let label_scores = options.all_labels.then(|| {
         let width = output.width;
-        let format = VectorFormat { dimensions: width, normalize: false, dtype: DType::Float32 };
+        let format = VectorFormat {
+            dimensions: width,
+            normalize: false,
+            dtype: DType::DtypeFloat32,
+        };
         let answered = encoded.items.iter().zip(label_rows.chunks_exact(width));
         let mut rows = Vec::with_capacity(label_rows.len());
         let mut items = Vec::with_capacity(encoded.items.len());
@@ -257,7 +332,11 @@ fn respond(
         load: Some(reports.load),
         fingerprint: serving.info.fingerprint.clone(),
         label_scores,
-        labels: if options.all_labels { serving.info.labels.clone() } else { Vec::new() },
+        labels: if options.all_labels {
+            serving.info.labels.clone()
+        } else {
+            Vec::new()
+        },
         best_chunk_start: Vec::new(),
         best_chunk_tokens: Vec::new(),
     })
@@ -298,7 +377,11 @@ mod tests {
         let failed = [false; 100];
         let all = ranking(&scores, &failed, 0);
         for top_n in [1, 2, 10, 50, 99, 100, 1000] {
-            assert_eq!(ranking(&scores, &failed, top_n), all[..top_n.min(100)], "{top_n}");
+            assert_eq!(
+                ranking(&scores, &failed, top_n),
+                all[..top_n.min(100)],
+                "{top_n}"
+            );
         }
     }
 }

@@ -70,14 +70,26 @@ impl Serving {
         };
         let tokenizer = Arc::new(Tokenizer::from_json(&info.tokenizer_json, options)?);
         let threads = config.tokenizer_threads;
-        let pool = Pool::new(threads, "tulip-tokenizer", threads * JOBS_PER_TOKENIZER_THREAD)
-            .map_err(|source| ModelError::Threads { threads, source })?;
+        let pool = Pool::new(
+            threads,
+            "tulip-tokenizer",
+            threads * JOBS_PER_TOKENIZER_THREAD,
+        )
+        .map_err(|source| ModelError::Threads { threads, source })?;
         let mut tokenizer_sha256 = String::new();
         for byte in Sha256::digest(&info.tokenizer_json) {
             // Writing to a string cannot fail.
             let _ = write!(tokenizer_sha256, "{byte:02x}");
         }
-        Ok(Self { info, tokenizer, pool, dispatch, config, tokenizer_sha256, stopping })
+        Ok(Self {
+            info,
+            tokenizer,
+            pool,
+            dispatch,
+            config,
+            tokenizer_sha256,
+            stopping,
+        })
     }
 
     /// Whether the name in a request means this model.
@@ -86,7 +98,10 @@ impl Serving {
         if requested.is_empty() || requested == served || !self.config.strict_model_name {
             return Ok(());
         }
-        Err(Error::UnknownModel { requested: requested.into(), served: served.clone() })
+        Err(Error::UnknownModel {
+            requested: requested.into(),
+            served: served.clone(),
+        })
     }
 
     /// Runs the sequences; no sequences are no work.
@@ -107,7 +122,11 @@ impl Serving {
             });
         }
         let num_sequences = sequences.len();
-        let submission = Submission { sequences, priority, deadline: deadline.at };
+        let submission = Submission {
+            sequences,
+            priority,
+            deadline: deadline.at,
+        };
         let output = self.dispatch.submit(submission).await?;
         let width = self.info.output_width;
         if output.width != width || output.rows.len() != num_sequences * width {
@@ -129,16 +148,26 @@ fn check(info: &ModelInfo) -> Result<(), ModelError> {
     }
     if !info.labels.is_empty() {
         if info.labels.len() != info.output_width {
-            return wrong(format!("{} labels for output_width={}", info.labels.len(), info.output_width));
+            return wrong(format!(
+                "{} labels for output_width={}",
+                info.labels.len(),
+                info.output_width
+            ));
         }
         if info.positive_label >= info.labels.len() {
-            return wrong(format!("positive_label={} of {} labels", info.positive_label, info.labels.len()));
+            return wrong(format!(
+                "positive_label={} of {} labels",
+                info.positive_label,
+                info.labels.len()
+            ));
         }
     }
     if let Some(name) = &info.prompts.default_name
         && !info.prompts.named.contains_key(name)
     {
-        return wrong(format!("the default prompt {name:?} is not among the prompts"));
+        return wrong(format!(
+            "the default prompt {name:?} is not among the prompts"
+        ));
     }
     Ok(())
 }
@@ -196,7 +225,11 @@ impl Account {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, far below 2^64")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate, far below 2^64"
+)]
 fn load_report(load: &Load, draining: bool) -> LoadReport {
     LoadReport {
         queued_tokens: load.queued_tokens,

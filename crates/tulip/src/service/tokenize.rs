@@ -14,7 +14,10 @@ use crate::prompt::PromptChoice;
 pub(crate) const METHOD: &str = "Tokenize";
 
 /// Answers one request.
-pub(crate) async fn tokenize(serving: &Serving, request: TokenizeRequest) -> Result<TokenizeResponse> {
+pub(crate) async fn tokenize(
+    serving: &Serving,
+    request: TokenizeRequest,
+) -> Result<TokenizeResponse> {
     let info = &serving.info;
     serving.check_model(&request.model)?;
     check_instruction(&request.instruction)?;
@@ -39,11 +42,15 @@ pub(crate) async fn tokenize(serving: &Serving, request: TokenizeRequest) -> Res
             }
             let query = serving.encode_pair_query(query, &truncation).await?;
             let around = Around::Query(&query);
-            serving.encode_items(request.inputs, Path::Input, around, &truncation).await?
+            serving
+                .encode_items(request.inputs, Path::Input, around, &truncation)
+                .await?
         }
         None => {
             let around = Around::Prompt(prompt.resolve(&info.prompts)?);
-            serving.encode_items(request.inputs, Path::Input, around, &truncation).await?
+            serving
+                .encode_items(request.inputs, Path::Input, around, &truncation)
+                .await?
         }
     };
     let mut sequences = vec![TokenizedInput::default(); num_inputs];

@@ -1,0 +1,106 @@
+//! Accepts TCP connections and speaks HTTP/2 on them, until told to stop.
+
+use std::io;
+use std::time::Duration;
+
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::endpoint::Endpoint;
+
+/// Bytes of one request, and of all requests of one connection, on their way to us: with the
+/// protocol's own 64 KiB a message of megabytes waits for many round trips.
+const STREAM_WINDOW: u32 = 2 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+/// Calls on one connection at the same time; a gateway has few connections.
+const MAX_CONCURRENT_STREAMS: u32 = 4096;
+/// Calls that a client may have cancelled before we have noticed, more closes the connection.
+/// The protocol library's own 20 is less than what a gateway cancels when its own client leaves.
+const MAX_PENDING_RESETS: usize = 4096;
+/// A silent connection is asked for a sign of life, and dropped without one.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Pause when the system has no more file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// When connections end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stop {
+    /// Accept no more, open no new calls, end once the calls in flight have ended.
+    pub(crate) gracefully: CancellationToken,
+    /// End now.
+    pub(crate) now: CancellationToken,
+}
+
+/// Accepts until `stop.gracefully`; each connection is a task of `connections`.
+pub(crate) async fn accept(
+    listener: TcpListener,
+    endpoint: Endpoint,
+    stop: Stop,
+    connections: TaskTracker,
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.gracefully.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                connections.spawn(serve(stream, endpoint.clone(), stop.clone()));
+            }
+            // These concern one connection only, which is gone already.
+            Err(error) if is_of_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+fn is_of_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+async fn serve(stream: TcpStream, endpoint: Endpoint, stop: Stop) {
+    // Small answers must not wait for more to send. Without it they are late, not wrong.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY cannot be set");
+    }
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
+        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .keep_alive_interval(KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), endpoint);
+    let mut connection = std::pin::pin!(connection);
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            result = connection.as_mut() => {
+                if let Err(error) = result {
+                    // Clients come and go as they like.
+                    tracing::debug!(%error, "connection ended");
+                }
+                return;
+            }
+            () = stop.now.cancelled() => return,
+            () = stop.gracefully.cancelled(), if !stopping => {
+                stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
