@@ -41,11 +41,12 @@ impl PrefixRule {
         let pre_tokenizer = reference.get_pre_tokenizer()?;
         let splitter = first_splitter(pre_tokenizer)?;
         let normalizer = reference.get_normalizer();
-        if let Some(normalizer) = normalizer
-            && !keeps_separators(normalizer, splitter)
-        {
-            return None;
-        }
+        let keeps = |splitter| normalizer.is_none_or(|one| keeps_separators(one, splitter));
+        let spaces = Splitter {
+            separators: &[' '],
+            ..splitter
+        };
+        let splitter = [splitter, spaces].into_iter().find(|&one| keeps(one))?;
         let added_tokens = reference.get_added_tokens_decoder();
         let certain = added_tokens.values().all(|token| {
             let mut normalized = NormalizedString::from(token.content.as_str());

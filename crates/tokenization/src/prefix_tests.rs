@@ -60,6 +60,9 @@ fn pipelines() -> Vec<(String, Value)> {
             pipelines.push((format!("{name} {form}"), json));
         }
     }
+    let mut json = fixtures::xlm_roberta();
+    json["pre_tokenizer"] = json!({"type": "WhitespaceSplit"});
+    pipelines.push(("white space, spaces joined".to_owned(), json));
     pipelines
 }
 

@@ -402,7 +402,7 @@ impl Tokenizer {
 }
 
 /// First try for a text far too long: enough for the tokens wanted of nearly all texts.
-const PREFIX_BYTES_PER_TOKEN: usize = 8;
+const PREFIX_BYTES_PER_TOKEN: usize = 6;
 /// Shorter texts are read whole.
 const PREFIX_MIN_BYTES: usize = 256;
 
