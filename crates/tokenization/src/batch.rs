@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt};
 
+use crate::encode::{Encoded, Query};
 use crate::error::EncodeError;
 use crate::pool::Pool;
-use crate::tokenizer::{Content, Encoded, Query, Tokenizer};
+use crate::tokenizer::{Content, Tokenizer};
 use crate::truncation::TruncationOptions;
 
 /// Below this much text, in bytes, two thread hops cost more than the work (about 1 ms).

@@ -7,10 +7,11 @@
 //! 2. [`Tokenizer`] ([`tokenizer`]) makes a segment of each: its own tokens, nothing around them.
 //!    Of a text far beyond the limit only a prefix is read, where that is provably the same
 //!    ([`prefix`]); the query of a request is tokenized once;
-//! 3. segments are cut to the room they have ([`truncation`]);
+//! 3. segments are cut to the room they have ([`encode`], [`truncation`]);
 //! 4. special tokens are put around them ([`layout`]).
 
 mod batch;
+mod encode;
 mod error;
 #[cfg(test)]
 mod fixtures;
@@ -22,7 +23,8 @@ mod tokenizer;
 mod truncation;
 
 pub use batch::{encode_batch, encode_pairs, encode_query};
+pub use encode::{Encoded, Query};
 pub use error::{EncodeError, LoadError, PoolError};
 pub use pool::Pool;
-pub use tokenizer::{Content, Encoded, Query, Tokenizer, TokenizerOptions};
+pub use tokenizer::{Content, Tokenizer, TokenizerOptions};
 pub use truncation::{OverlongPolicy, PairTruncation, Side, Truncated, TruncationOptions};
