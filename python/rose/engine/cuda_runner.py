@@ -163,6 +163,8 @@ class CudaRunner:
         )
 
     def _run_synthetic(self, tokens: int, sequences: int, longest: int) -> None:
+        # No position beyond the model's table.
+        sequences = max(sequences, -(-tokens // self.model.backbone.max_positions))
         padded_tokens, padded_sequences = self.layout.padded_shape(tokens, sequences)
         slot = self.make_slot(self.layout.buffer_len(padded_tokens, padded_sequences))
         fill_with_equal_lengths(slot.buffer.numpy(), self.layout, tokens, sequences)
@@ -233,7 +235,7 @@ class CudaRunner:
 
     def _make_output_slot(self, num_values: int) -> OutputSlot:
         return OutputSlot(
-            torch.empty(num_values, dtype=torch.float32, pin_memory=True),
+            _pinned(num_values),
             _timing_event(),
             _timing_event(),
         )
@@ -246,6 +248,10 @@ class CudaRunner:
         measured = slot.start.elapsed_time(slot.end)
         known = self._predicted_ms.get(key, measured)
         self._predicted_ms[key] = known + _PREDICTION_GAIN * (measured - known)
+
+
+def _pinned(num_values: int) -> torch.Tensor:
+    return torch.empty(num_values, dtype=torch.float32, pin_memory=True)
 
 
 def _timing_event() -> DeviceEvent:

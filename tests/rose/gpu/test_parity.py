@@ -1,0 +1,130 @@
+"""16-bit rows on the GPU against float32 on CPU, and against themselves in other company."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rose.attention.sdpa import SdpaAttention
+from rose.config import BatchLayout
+from rose.forward_batch import ForwardBatch
+from rose.graphs.config import GraphConfig
+
+pytestmark = pytest.mark.gpu
+
+LENGTHS = (1, 2048, 16, 17, 63, 64, 65, 127, 130, 200, 511, 5)
+# Of vectors of length 1, and of logits.
+SAME = 1e-3
+
+
+def _sequences(lengths: tuple[int, ...], seed: int = 0) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(3, 20000, (n,), generator=generator).tolist() for n in lengths]
+
+
+def _rows(runner: Any, sequences: list[list[int]]) -> np.ndarray:
+    return runner.step(ForwardBatch.from_sequences(sequences, runner.layout)).numpy()
+
+
+def _differences(rows: np.ndarray, expected: np.ndarray) -> float:
+    assert np.isfinite(rows).all()
+    return float(np.abs(rows - expected).max())
+
+
+@torch.inference_mode()
+def _reference_rows(bench: Any, sequences: list[list[int]]) -> np.ndarray:
+    if 0 in bench.reference_rows:
+        return bench.reference_rows[0]
+    model = bench.reference()
+    backbone = model.backbone
+    layout = BatchLayout(token_types=backbone.token_types, position_offset=backbone.position_offset)
+    batch = ForwardBatch.from_sequences(sequences, layout)
+    attention = SdpaAttention(backbone.attention_shape, torch.float32, torch.device("cpu"))
+    attention.plan(batch)
+    bench.reference_rows[0] = model(batch, attention).numpy()
+    return bench.reference_rows[0]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_close_to_float32(bench: Any, dtype: str) -> None:
+    sequences = _sequences(LENGTHS)
+    expected = _reference_rows(bench, sequences)
+    rows = _rows(bench.runner(dtype), sequences)
+    if bench.is_score:
+        assert np.abs(1 / (1 + np.exp(-rows)) - 1 / (1 + np.exp(-expected))).max() <= 0.01
+    else:
+        assert (rows * expected).sum(1).min() >= 0.9995
+
+
+def test_alone_batched_padded_captured_replayed(bench: Any) -> None:
+    sequences = _sequences(LENGTHS)
+    eager = bench.runner(graph_config=GraphConfig(max_graphs=0))
+    alone = np.concatenate([_rows(eager, [sequence]) for sequence in sequences])
+    exact = bench.runner(graph_config=GraphConfig(max_tokens=0))
+    assert exact.layout.token_buckets == ()
+    tolerance = 1e-2 if bench.is_score else SAME
+    assert _differences(_rows(exact, sequences), alone) <= tolerance
+    assert _differences(_rows(eager, sequences), alone) <= tolerance
+
+    runner = bench.runner()
+    other = _sequences((700, 3, 1024, 300, 511, 100, 90, 60, 7, 452), seed=1)
+    other_alone = np.concatenate([_rows(eager, [sequence]) for sequence in other])
+    for _ in range(3):
+        assert _differences(_rows(runner, sequences), alone) <= tolerance
+        # The same buckets with other lengths: the graph must not have baked the first ones.
+        assert _differences(_rows(runner, other), other_alone) <= tolerance
+    assert runner.graphs.counters.captures >= 1
+    assert runner.graphs.counters.failed_captures == 0
+
+
+@pytest.mark.parametrize("attention", ["flash_attn", "flashinfer"])
+def test_back_ends_agree(bench: Any, attention: str) -> None:
+    head_dim = bench.reference().backbone.attention_shape.head_dim
+    if attention == "flashinfer" and head_dim == 32:
+        pytest.skip("flashinfer has no head_dim 32")
+    sequences = _sequences(LENGTHS)
+    expected = _reference_rows(bench, sequences)
+    runner = bench.runner(attention=attention)
+    for _ in range(3):
+        rows = _rows(runner, sequences)
+        if bench.is_score:
+            assert _differences(rows, expected) <= 0.05
+        else:
+            assert (rows * expected).sum(1).min() >= 0.9995
+
+
+def test_a_bad_sequence_does_not_reach_its_neighbours(bench: Any) -> None:
+    runner = bench.runner()
+    words = (
+        runner.model.backbone.words
+        if hasattr(runner.model.backbone, "words")
+        else runner.model.backbone.embeddings.words
+    )
+    sequences = _sequences((40, 300, 77, 130, 64))
+    good = [[min(token, 19000) for token in sequence] for sequence in sequences]
+    expected = _rows(runner, good)
+    words[19999] = torch.nan
+    for position in (0, 150, 299):
+        poisoned = [list(sequence) for sequence in good]
+        poisoned[1][position] = 19999
+        for _ in range(3):
+            rows = _rows(runner, poisoned)
+            assert np.isnan(rows[1]).all()
+            others = [0, 2, 3, 4]
+            assert _differences(rows[others], expected[others]) <= SAME
+
+
+def test_random_batches_match_eager(bench: Any) -> None:
+    runner, eager = bench.runner(), bench.runner(graph_config=GraphConfig(max_graphs=0))
+    generator = np.random.default_rng(3)
+    worst = 0.0
+    for step in range(60):
+        count = int(generator.integers(1, 30))
+        lengths = tuple(int(n) for n in generator.integers(1, 200, count))
+        sequences = _sequences(lengths, seed=step)
+        worst = max(worst, _differences(_rows(runner, sequences), _rows(eager, sequences)))
+    assert worst <= (1e-2 if bench.is_score else SAME)
+    assert runner.graphs.counters.replayed_steps > 0
