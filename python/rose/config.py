@@ -12,6 +12,8 @@ Task = Literal["embed", "score", "classify"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 Activation = Literal["identity", "sigmoid", "softmax"]
 PoolingMode = Literal["mean", "cls", "last_token", "max", "mean_sqrt_len_tokens", "weighted_mean"]
+LogLevel = Literal["error", "warn", "info", "debug", "trace"]
+LogFormat = Literal["text", "json"]
 AttentionName = Literal["auto", "sdpa", "flash_attn", "flashinfer", "flash_attn_4"]
 
 
@@ -69,6 +71,70 @@ class EngineConfig:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
                 raise ConfigError(f"{name} must be an integer of at least {lowest}, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeConfig:
+    """How a model is served; mirrored by `ServerConfig` and `SchedulerConfig` in `crates/tulip`.
+
+    Raises:
+        ConfigError: an option has a value that cannot be used.
+    """
+
+    grpc_address: str = "127.0.0.1:50051"
+    """`HOST:PORT` to listen on; port 0 takes any."""
+    max_items_per_request: int = 10_000
+    """Most documents or inputs of one request."""
+    max_message_bytes: int = 64 << 20
+    """Most bytes of one message."""
+    max_requests_per_stream: int = 128
+    """Most requests in flight on one stream; more wait in the transport."""
+    max_queued_tokens: int = 4_194_304
+    """Most tokens that may wait; more is refused."""
+    bulk_share: float = 0.1
+    """Share of the steps' tokens that bulk work keeps while interactive work waits."""
+    max_steps_in_flight: int = 2
+    """Steps handed to the engine and not finished, 1 or 2."""
+    worker_threads: int = 2
+    """Threads of the network side."""
+    tokenizer_threads: int = 2
+    """Threads that tokenize."""
+    drain_timeout: float = 30.0
+    """Seconds that a stopping server waits for what is in flight."""
+    strict_model_name: bool = False
+    """Refuse requests that name another model than the one served."""
+    log_level: LogLevel = "info"
+    log_format: LogFormat = "text"
+
+    def __post_init__(self) -> None:
+        host, colon, port = self.grpc_address.rpartition(":")
+        if not (host and colon and port.isascii() and port.isdigit() and int(port) < 65536):
+            raise ConfigError(
+                "grpc_address must be HOST:PORT with a port from 0 to 65535, "
+                f"got {self.grpc_address!r}"
+            )
+        _one_of("log_level", self.log_level, get_args(LogLevel))
+        _one_of("log_format", self.log_format, get_args(LogFormat))
+        for name in (
+            "max_items_per_request",
+            "max_message_bytes",
+            "max_requests_per_stream",
+            "max_queued_tokens",
+            "max_steps_in_flight",
+            "worker_threads",
+            "tokenizer_threads",
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"{name} must be an integer of at least 1, got {value!r}")
+        if self.max_steps_in_flight > 2:
+            raise ConfigError(f"max_steps_in_flight must be 1 or 2, got {self.max_steps_in_flight}")
+        if not 0.0 <= self.bulk_share <= 1.0:
+            raise ConfigError(f"bulk_share must be from 0 to 1, got {self.bulk_share}")
+        if not 0.0 <= self.drain_timeout <= 86_400.0:
+            raise ConfigError(
+                f"drain_timeout must be from 0 to 86400 seconds, got {self.drain_timeout}"
+            )
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

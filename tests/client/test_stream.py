@@ -189,7 +189,7 @@ def test_a_stream_that_only_breaks_is_given_up(tulip: Any, run: Runner) -> None:
         context.abort(grpc.StatusCode.UNAVAILABLE, "going away")
         yield
 
-    with pytest.raises(Unavailable, match="going away|closed the stream"):
+    with pytest.raises(Unavailable, match=r"going away|closed the stream"):
         run(tulip.address, requests_of(3))
     assert len(streams) == 3
 
@@ -201,7 +201,7 @@ def test_an_early_end_of_the_stream_is_a_failure(tulip: Any, run: Runner) -> Non
         return iter(())
 
     with pytest.raises(Unavailable, match="unanswered"):
-        run(tulip.address, requests_of(3))
+        run(tulip.address, requests_of(3), max_in_flight=1)
 
 
 def test_another_failure_of_the_stream_is_raised_at_once(tulip: Any, run: Runner) -> None:
