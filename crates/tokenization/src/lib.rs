@@ -2,13 +2,13 @@
 //!
 //! What happens to the texts of a request:
 //!
-//! 1. [`encode_batch`] or [`encode_pairs`] ([`batch`]) splits them over the [`Pool`] ([`pool`]),
+//! 1. [`encode_batch`] or [`encode_pairs`] (`batch`) splits them over the [`Pool`] (`pool`),
 //!    or does them at once when they are few;
-//! 2. [`Tokenizer`] ([`tokenizer`]) makes a segment of each: its own tokens, nothing around them.
+//! 2. [`Tokenizer`] (`tokenizer`) makes a segment of each: its own tokens, nothing around them.
 //!    Of a text far beyond the limit only a prefix is read, where that is provably the same
-//!    ([`prefix`]); the query of a request is tokenized once;
-//! 3. segments are cut to the room they have ([`encode`], [`truncation`]);
-//! 4. special tokens are put around them ([`layout`]).
+//!    (`prefix`); the query of a request is tokenized once;
+//! 3. segments are cut to the room they have (`encode`, `truncation`);
+//! 4. special tokens are put around them (`layout`).
 
 mod batch;
 mod encode;

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::fixtures;
 use crate::truncation::TruncationOptions;
-use crate::{Content, Side, Tokenizer};
+use crate::{Content, EncodeError, PairTruncation, Side, Tokenizer, Truncated};
 
 /// Texts full of places where a stage might look across, made of these in all orders.
 const WORDS: [&str; 24] = [
@@ -158,4 +158,65 @@ fn of_a_gigantic_text_only_a_beginning_is_read() {
     assert_eq!(tokens_given(&ours, &words[..12_000], Side::Left), 2_000);
     // A short text is read whole and counted exactly.
     assert_eq!(tokens_given(&ours, &words[..480], Side::Right), 80);
+}
+
+/// Outcomes of every way to encode `first` and `second`, without the counts of tokens given.
+fn outcomes(ours: &Tokenizer, first: &Content, second: &Content) -> Vec<String> {
+    let mut outcomes = Vec::new();
+    for max_tokens in [5, 12, 40, 41] {
+        for ceiling in [None, Some(3), Some(20)] {
+            for pair in [PairTruncation::ProtectQuery, PairTruncation::LongestFirst] {
+                let truncation = TruncationOptions {
+                    pair,
+                    max_query_tokens: ceiling,
+                    max_document_tokens: ceiling,
+                    ..TruncationOptions::to(max_tokens)
+                };
+                let query = ours.encode_query(first, &truncation);
+                let encoded = match &query {
+                    Ok(query) => ours.encode_pair(query, second, &truncation),
+                    Err(EncodeError::QueryTooLong { limit, .. }) => {
+                        outcomes.push(format!("query over {limit}"));
+                        ours.encode_single("hello ", first, &truncation)
+                    }
+                    Err(error) => Err(error.clone()),
+                };
+                let used = |cut: Option<Truncated>| cut.map(|cut| cut.tokens_used);
+                let encoded = encoded.map(|encoded| {
+                    (
+                        used(encoded.truncated),
+                        used(encoded.query_truncated),
+                        encoded.token_ids,
+                    )
+                });
+                outcomes.push(format!("{encoded:?}"));
+            }
+        }
+    }
+    outcomes
+}
+
+#[test]
+fn reading_a_beginning_changes_no_outcome() {
+    let ours = fixtures::load(&fixtures::bert());
+    let texts = [
+        "hello",
+        "a b c d e f",
+        &"hello world ".repeat(60),
+        &"ab cd ".repeat(900),
+    ];
+    for first in texts {
+        for second in texts {
+            let text = |text: &str| Content::Text(text.to_owned());
+            // Token ids are all read, always.
+            let ids = |text: &str| Content::TokenIds(ours.encode_segment(text).unwrap());
+            assert_eq!(
+                outcomes(&ours, &text(first), &text(second)),
+                outcomes(&ours, &ids(first), &ids(second)),
+                "{} and {} bytes",
+                first.len(),
+                second.len()
+            );
+        }
+    }
 }
