@@ -9,15 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from rose.client.requests import (
-    DTypeName,
-    Input,
-    InputTypeName,
-    OutputName,
-    PriorityName,
-    Truncation,
-    TruncationName,
-)
+from rose.choices import DTypeName, InputTypeName, OutputName, PriorityName, TruncationName
+from rose.client.requests import Input, Truncation
 
 
 class ScoreOptions(TypedDict, total=False):

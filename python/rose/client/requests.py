@@ -10,17 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rose._proto import tulip_pb2 as pb
+from rose.choices import DTypeName, InputTypeName, OutputName, PriorityName, TruncationName
 from rose.client.errors import InvalidArgument
 
 TokenIds: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
 Input: TypeAlias = str | TokenIds
-PriorityName: TypeAlias = Literal["interactive", "bulk"]
-TruncationName: TypeAlias = Literal["error", "cut", "chunk_max"]
-InputTypeName: TypeAlias = Literal["query", "document"]
-DTypeName: TypeAlias = Literal[
-    "float32", "float16", "bfloat16", "int8", "uint8", "binary", "ubinary"
-]
-OutputName: TypeAlias = Literal["dense", "sparse", "tokens"]
 
 _U32_MAX = 2**32 - 1
 

@@ -70,11 +70,11 @@ class Load:
 
 @dataclass(frozen=True)
 class RankedDocument(Generic[Document]):
-    """A place in the ranking: position in the request, score, and the document itself."""
+    """A place in the ranking: position in the request, score, and the document if it was given."""
 
     index: int
     score: float
-    document: Document | None
+    document: Document
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -120,7 +120,7 @@ class ScoreResult(_Answer):
         """The ranking with its scores, and with the documents when they are given."""
         return [
             RankedDocument(
-                index, float(self.scores[index]), documents[index] if documents else None
+                index, float(self.scores[index]), None if documents is None else documents[index]
             )
             for index in self.ranking
         ]

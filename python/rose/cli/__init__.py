@@ -1,0 +1,72 @@
+"""The command `rose`.
+
+Each command has a file of its own. Importing this package loads neither torch nor grpc; a command
+loads what it needs when it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from rose.cli import demo, embed, info, score, serve
+from rose.cli.failure import EXIT_REFUSED, EXIT_USAGE, fail
+from rose.errors import RoseError
+
+# typer carries its own copy of click's exceptions, without a public name for their base.
+_UsageException: type[Exception] = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="rose",
+    help="Reranking and embedding: a gRPC server for one model, and a client for it.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("serve")(serve.serve)
+app.command("score")(score.score)
+app.command("embed")(embed.embed)
+app.command("info")(info.info)
+app.command("demo")(demo.demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from rose import __version__
+
+        print(f"rose {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", is_eager=True, callback=_print_version
+    ),
+) -> None:
+    pass
+
+
+def main() -> int:
+    """Runs the command line; returns the exit status.
+
+    0 is success, 1 that the server said no or an item failed, 2 wrong usage, 130 Ctrl-C. What
+    went wrong is one line on stderr, without a traceback.
+    """
+    try:
+        result = app(standalone_mode=False)
+    except _UsageException as error:
+        return fail(error.format_message(), EXIT_USAGE)  # type: ignore[attr-defined]
+    except (typer.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone; a second failure at exit would print a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_REFUSED
+    except RoseError as error:
+        code = getattr(error, "code", None)  # a call's error has one, and came from the server
+        return fail(str(error), EXIT_USAGE if code is None else EXIT_REFUSED)
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,7 @@
+"""`python -m rose.cli`."""
+
+import sys
+
+from rose.cli import main
+
+sys.exit(main())

@@ -1,0 +1,197 @@
+"""`rose serve`: one model behind gRPC."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated, Any
+
+import typer
+
+from rose.config import EngineConfig, ServeConfig
+from rose.errors import ConfigError
+
+# Options whose name differs from the field that they fill.
+_OPTION_OF_FIELD = {"served_name": "served_model_name"}
+
+
+def _option(help_text: str, name: str, *flags: str, **settings: Any) -> Any:  # noqa: ANN401
+    """An option that is also `ROSE_SERVE_<NAME>`.
+
+    The name is spelled out for each: a prefix for all of them would also read what Kubernetes
+    injects for a service called rose, such as `ROSE_PORT=tcp://…`.
+    """
+    return typer.Option(*flags, help=help_text, envvar=f"ROSE_SERVE_{name}", **settings)
+
+
+_ENGINE = EngineConfig()
+_SERVE = ServeConfig()
+
+
+def serve(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A model directory, a model hub id, or `demo`.",
+            envvar="ROSE_SERVE_MODEL",
+            metavar="MODEL",
+        ),
+    ],
+    grpc_address: Annotated[
+        str, _option("Where to listen; port 0 takes any.", "GRPC_ADDRESS", metavar="HOST:PORT")
+    ] = _SERVE.grpc_address,
+    served_model_name: Annotated[
+        str | None, _option("Name that clients see.", "SERVED_MODEL_NAME", metavar="NAME")
+    ] = None,
+    strict_model_name: Annotated[
+        bool,
+        _option(
+            "Refuse requests that name another model.", "STRICT_MODEL_NAME", "--strict-model-name"
+        ),
+    ] = _SERVE.strict_model_name,
+    revision: Annotated[
+        str | None, _option("Branch, tag or commit on the model hub.", "REVISION")
+    ] = None,
+    device: Annotated[
+        str, _option("auto, cpu, cuda or cuda:N.", "DEVICE", metavar="DEVICE")
+    ] = _ENGINE.device,
+    dtype: Annotated[
+        str,
+        _option(
+            "auto, float32, bfloat16 or float16; auto is float32 on CPU, bfloat16 on CUDA.",
+            "DTYPE",
+            metavar="DTYPE",
+        ),
+    ] = _ENGINE.dtype,
+    attention: Annotated[
+        str,
+        _option("auto, sdpa, flash_attn, flashinfer or flash_attn_4.", "ATTENTION", metavar="NAME"),
+    ] = _ENGINE.attention,
+    pooling: Annotated[
+        str | None,
+        _option("Replaces the pooling of the model directory.", "POOLING", metavar="MODE"),
+    ] = None,
+    normalize: Annotated[
+        bool | None,
+        _option(
+            "Replaces the model directory's word on unit length.",
+            "NORMALIZE",
+            "--normalize/--no-normalize",
+        ),
+    ] = None,
+    max_length: Annotated[
+        int | None,
+        _option(
+            "Longest sequence in tokens; at most what the model can.",
+            "MAX_LENGTH",
+            metavar="TOKENS",
+        ),
+    ] = None,
+    num_threads: Annotated[
+        int | None, _option("Threads of a CPU step; torch's choice if not given.", "NUM_THREADS")
+    ] = None,
+    max_batch_tokens: Annotated[
+        int, _option("Most tokens of one step.", "MAX_BATCH_TOKENS")
+    ] = _ENGINE.max_batch_tokens,
+    max_batch_sequences: Annotated[
+        int, _option("Most sequences of one step.", "MAX_BATCH_SEQUENCES")
+    ] = _ENGINE.max_batch_sequences,
+    max_queued_tokens: Annotated[
+        int, _option("Most tokens that may wait; more is refused.", "MAX_QUEUED_TOKENS")
+    ] = _SERVE.max_queued_tokens,
+    max_items_per_request: Annotated[
+        int, _option("Most documents or inputs of one request.", "MAX_ITEMS_PER_REQUEST")
+    ] = _SERVE.max_items_per_request,
+    max_message_bytes: Annotated[
+        int, _option("Most bytes of one message.", "MAX_MESSAGE_BYTES")
+    ] = _SERVE.max_message_bytes,
+    max_requests_per_stream: Annotated[
+        int, _option("Most requests in flight on one stream.", "MAX_REQUESTS_PER_STREAM")
+    ] = _SERVE.max_requests_per_stream,
+    bulk_share: Annotated[
+        float,
+        _option("Share of the steps that bulk work keeps, 0 to 1.", "BULK_SHARE"),
+    ] = _SERVE.bulk_share,
+    worker_threads: Annotated[
+        int, _option("Threads of the network side.", "WORKER_THREADS")
+    ] = _SERVE.worker_threads,
+    tokenizer_threads: Annotated[
+        int, _option("Threads that tokenize.", "TOKENIZER_THREADS")
+    ] = _SERVE.tokenizer_threads,
+    drain_timeout: Annotated[
+        float,
+        _option(
+            "How long a stopping server waits for what is in flight.",
+            "DRAIN_TIMEOUT",
+            metavar="SECONDS",
+        ),
+    ] = _SERVE.drain_timeout,
+    log_level: Annotated[
+        str, _option("error, warn, info, debug or trace.", "LOG_LEVEL", metavar="LEVEL")
+    ] = _SERVE.log_level,
+    log_format: Annotated[
+        str, _option("text or json.", "LOG_FORMAT", metavar="FORMAT")
+    ] = _SERVE.log_format,
+) -> int:
+    """Serves a model over gRPC until SIGINT or SIGTERM.
+
+    When it serves it prints one line on stdout: `ready grpc=HOST:PORT model=NAME`. Logs go to
+    stderr.
+    """
+    try:
+        engine_config = EngineConfig(
+            device=device,
+            dtype=dtype,  # type: ignore[arg-type]  # checked by the config
+            attention=attention,  # type: ignore[arg-type]
+            pooling=pooling,  # type: ignore[arg-type]
+            normalize=normalize,
+            max_length=max_length,
+            num_threads=num_threads,
+            max_batch_tokens=max_batch_tokens,
+            max_batch_sequences=max_batch_sequences,
+            revision=revision,
+            served_name=served_model_name,
+        )
+        serve_config = ServeConfig(
+            grpc_address=grpc_address,
+            max_items_per_request=max_items_per_request,
+            max_message_bytes=max_message_bytes,
+            max_requests_per_stream=max_requests_per_stream,
+            max_queued_tokens=max_queued_tokens,
+            bulk_share=bulk_share,
+            worker_threads=worker_threads,
+            tokenizer_threads=tokenizer_threads,
+            drain_timeout=drain_timeout,
+            strict_model_name=strict_model_name,
+            log_level=log_level,  # type: ignore[arg-type]
+            log_format=log_format,  # type: ignore[arg-type]
+        )
+    except ConfigError as error:
+        raise typer.BadParameter(_with_option_name(str(error))) from None
+    _check_port(serve_config.grpc_address)
+
+    from rose.server import serve as serve_model
+
+    return serve_model(model, engine_config, serve_config) or 0
+
+
+def _with_option_name(message: str) -> str:
+    """A message that begins with a field's name, with the option's name instead."""
+    field, separator, rest = message.partition(" ")
+    option = _OPTION_OF_FIELD.get(field, field).replace("_", "-")
+    return f"--{option}{separator}{rest}"
+
+
+def _check_port(address: str) -> None:
+    """Says at once that the port cannot be had, not after minutes of loading a model."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, _, _, _, where = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+    except OSError as error:
+        raise typer.BadParameter(
+            f"--grpc-address: cannot listen on {address}: {error.strerror}"
+        ) from None
