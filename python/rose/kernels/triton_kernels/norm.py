@@ -100,8 +100,8 @@ def mark_bad_sequences_kernel(
     start = tl.load(cu_seqlens_ptr + sequence)
     end = tl.load(cu_seqlens_ptr + sequence + 1)
     bad = 0
-    for at in range(start, end, block):
-        rows = at + tl.arange(0, block)
+    for first_row in range(start, end, block):
+        rows = first_row + tl.arange(0, block)
         bad |= tl.max(tl.load(bad_rows_ptr + rows, mask=rows < end, other=0), 0)
     if bad != 0:
         first = start.to(tl.int64) * width
