@@ -69,4 +69,6 @@ def main() -> int:
     except RoseError as error:
         code = getattr(error, "code", None)  # a call's error has one, and came from the server
         return fail(str(error), EXIT_USAGE if code is None else EXIT_REFUSED)
+    except OSError as error:  # a port, a file or a disk
+        return fail(str(error), EXIT_USAGE)
     return result if isinstance(result, int) else 0

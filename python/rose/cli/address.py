@@ -15,5 +15,5 @@ Address = Annotated[
         show_envvar=True,
     ),
 ]
-Timeout = Annotated[float, typer.Option(help="Seconds for the call.", metavar="SECONDS")]
+Timeout = Annotated[float, typer.Option(help="Seconds for the call.", metavar="SECONDS", min=0.001)]
 DEFAULT_ADDRESS = "127.0.0.1:50051"

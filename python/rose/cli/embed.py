@@ -66,7 +66,7 @@ def embed(
     ] = None,
     model: Annotated[str, typer.Option(help="Name of the model; empty is the one served.")] = "",
     timeout: Annotated[
-        float, typer.Option(help="Seconds for the whole file.", metavar="SECONDS")
+        float, typer.Option(help="Seconds for the whole file.", metavar="SECONDS", min=0.001)
     ] = 86_400.0,
 ) -> int:
     """Embeds each line of a file."""

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import sys
 
+from rose.errors import RoseError
+
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
+
+
+class UsageError(RoseError):
+    """The command cannot be run as it was typed."""
 
 
 def fail(message: str, status: int) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rose.cli.address import DEFAULT_ADDRESS, Address, Timeout
-from rose.cli.failure import warn
+from rose.cli.failure import UsageError, warn
 from rose.cli.table import ranking_table
 from rose.cli.texts import Text, TextFormat, open_source, read_texts
 
@@ -41,7 +41,7 @@ def score(
     with open_source(documents) as source:
         texts = [t for t in read_texts(source, documents, text_format) if t.text.strip()]
     if not texts:
-        raise typer.BadParameter(f"{documents}: has no documents")
+        raise UsageError(f"{documents}: has no documents")
 
     from rose.client import Client
 

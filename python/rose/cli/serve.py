@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rose.cli.failure import UsageError
 from rose.config import EngineConfig, ServeConfig
 from rose.errors import ConfigError
 
@@ -166,7 +167,7 @@ def serve(
             log_format=log_format,  # type: ignore[arg-type]
         )
     except ConfigError as error:
-        raise typer.BadParameter(_with_option_name(str(error))) from None
+        raise UsageError(_with_option_name(str(error))) from None
     _check_port(serve_config.grpc_address)
 
     from rose.server import serve as serve_model
@@ -192,6 +193,4 @@ def _check_port(address: str) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(where)
     except OSError as error:
-        raise typer.BadParameter(
-            f"--grpc-address: cannot listen on {address}: {error.strerror}"
-        ) from None
+        raise UsageError(f"--grpc-address: cannot listen on {address}: {error.strerror}") from None

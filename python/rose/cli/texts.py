@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-import typer
+from rose.cli.failure import UsageError
 
 TextFormat = Literal["auto", "lines", "jsonl"]
 _JSONL_SUFFIXES = {".jsonl", ".ndjson"}
@@ -31,7 +31,7 @@ def open_source(file: str) -> Iterator[BinaryIO]:
     """The file, or stdin for `-`.
 
     Raises:
-        typer.BadParameter: It cannot be opened.
+        UsageError: It cannot be opened.
     """
     if file == "-":
         yield sys.stdin.buffer
@@ -39,7 +39,7 @@ def open_source(file: str) -> Iterator[BinaryIO]:
     try:
         source = Path(file).open("rb")  # noqa: SIM115 - closed below; only opening is guarded
     except OSError as error:
-        raise typer.BadParameter(f"{file}: {error.strerror}") from None
+        raise UsageError(f"{file}: {error.strerror}") from None
     with source:
         yield source
 
@@ -50,7 +50,7 @@ def read_texts(source: BinaryIO, file: str, text_format: TextFormat) -> Iterator
     `auto` is JSONL when the name says so, or when the first line is a JSON object or string.
 
     Raises:
-        typer.BadParameter: A line cannot be read; the text names file and line.
+        UsageError: A line cannot be read; the text names file and line.
     """
     lines = iter(source)
     if text_format == "auto":
@@ -73,9 +73,7 @@ def _decode(raw: bytes, file: str, number: int) -> str:
     try:
         line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        raise typer.BadParameter(
-            f"{file}: line {number}: not UTF-8 at byte {error.start}"
-        ) from None
+        raise UsageError(f"{file}: line {number}: not UTF-8 at byte {error.start}") from None
     return line.removesuffix("\n").removesuffix("\r")
 
 
@@ -91,16 +89,16 @@ def _parse(line: str, file: str, number: int) -> Text:
     try:
         value = json.loads(line)
     except ValueError as error:
-        raise typer.BadParameter(f"{place}: not JSON: {error}") from None
+        raise UsageError(f"{place}: not JSON: {error}") from None
     if isinstance(value, str):
         return Text(number, _without_surrogates(value))
     if not isinstance(value, dict):
-        raise typer.BadParameter(f"{place}: must be a string or an object with `text`")
+        raise UsageError(f"{place}: must be a string or an object with `text`")
     text, identity = value.get("text"), value.get("id")
     if not isinstance(text, str):
-        raise typer.BadParameter(f"{place}: `text` must be a string, is {type(text).__name__}")
+        raise UsageError(f"{place}: `text` must be a string, is {type(text).__name__}")
     if identity is not None and not isinstance(identity, str | int):
-        raise typer.BadParameter(f"{place}: `id` must be a string or a number")
+        raise UsageError(f"{place}: `id` must be a string or a number")
     if isinstance(identity, str):
         identity = _without_surrogates(identity)
     return Text(number, _without_surrogates(text), identity)

@@ -11,8 +11,8 @@ from typing import Any, Protocol, Self, TextIO
 
 import numpy as np
 import numpy.typing as npt
-import typer
 
+from rose.cli.failure import UsageError
 from rose.cli.texts import Text
 
 # The header of an .npy file is written twice, first without the number of rows: it needs one
@@ -40,7 +40,7 @@ def open_writer(output: str) -> VectorWriter:
     """A writer by the name's ending; `-` is JSON lines on stdout.
 
     Raises:
-        typer.BadParameter: Another ending, or the file cannot be made.
+        UsageError: Another ending, or the file cannot be made.
     """
     if output == "-":
         return JsonLinesWriter(None)
@@ -49,7 +49,7 @@ def open_writer(output: str) -> VectorWriter:
         return NpyWriter(path)
     if path.suffix in (".jsonl", ".ndjson"):
         return JsonLinesWriter(path)
-    raise typer.BadParameter(f"--output: must end in .npy or .jsonl, or be `-`, is {output}")
+    raise UsageError(f"--output: must end in .npy or .jsonl, or be `-`, is {output}")
 
 
 class _Part:
@@ -61,7 +61,7 @@ class _Part:
         try:
             self.file = self._part.open("wb")
         except OSError as error:
-            raise typer.BadParameter(f"--output: {path}: {error.strerror}") from None
+            raise UsageError(f"--output: {path}: {error.strerror}") from None
 
     def finish(self, keep: bool) -> None:
         self.file.close()

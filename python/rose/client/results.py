@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +116,13 @@ class ScoreResult(_Answer):
     labels: tuple[str, ...]
     best_chunks: tuple[tuple[int, int], ...]
 
-    def ranked(self, documents: Sequence[Document] | None = None) -> list[RankedDocument[Document]]:
+    @overload
+    def ranked(self) -> list[RankedDocument[None]]: ...
+
+    @overload
+    def ranked(self, documents: Sequence[Document]) -> list[RankedDocument[Document]]: ...
+
+    def ranked(self, documents: Sequence[Any] | None = None) -> list[RankedDocument[Any]]:
         """The ranking with its scores, and with the documents when they are given."""
         return [
             RankedDocument(

@@ -1,0 +1,318 @@
+"""The command line against a scripted server: what is printed, and the exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rose._proto import tulip_pb2 as pb
+
+
+def rose(
+    *arguments: str, stdin: str | bytes = "", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROSE_")}
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run(
+        [sys.executable, "-m", "rose.cli", *arguments],
+        input=data,
+        capture_output=True,
+        timeout=60,
+        env=inherited | (env or {}),
+        check=False,
+    )
+    assert b"Traceback" not in done.stderr
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], status: int, text: str) -> None:
+    assert done.returncode == status
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("rose: error: ")
+    assert text in done.stderr
+
+
+def test_score_prints_a_ranked_table(by_length: Any, tmp_path: Path) -> None:
+    documents = tmp_path / "documents.txt"
+    documents.write_text("bb\n\na\x1b[31m\nccc\n\n")
+    done = rose(
+        "score", "--query", "q", "--documents", str(documents), "--address", by_length.address
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["rank", "score", "document", "text"],
+        ["1", "6.00000", "1", "a", "[31m"],
+        ["2", "3.00000", "2", "ccc"],
+        ["3", "2.00000", "0", "bb"],
+    ]
+    assert [d.text for d in by_length.requests[0].documents] == ["bb", "a\x1b[31m", "ccc"]
+
+
+def test_score_reads_jsonl_from_stdin_and_prints_json(by_length: Any) -> None:
+    lines = '{"id": "x", "text": "aa", "more": 1}\n"b"\n\n{"text": "ccc\\ud800"}\n'
+    done = rose(
+        *("score", "--query", "q", "--documents", "-", "--json", "--top-n", "2"),
+        *("--raw-scores", "--instruction", "i"),
+        stdin=lines,
+        env={"ROSE_ADDRESS": by_length.address},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert answer["results"] == [
+        {"index": 2, "score": 4.0, "text": "ccc\ufffd"},
+        {"index": 0, "id": "x", "score": 2.0, "text": "aa"},
+    ]
+    assert answer["fingerprint"] == "f1"
+    (request,) = by_length.requests
+    assert (request.raw_scores, request.instruction, request.top_n) == (True, "i", 2)
+
+
+def test_score_tells_which_line_could_not_be_scored(tulip: Any) -> None:
+    @tulip.on("Score")
+    def score(request: Any, context: Any) -> pb.ScoreResponse:
+        error = pb.ItemError(index=1, reason=pb.ERROR_REASON_TOO_LONG, message="documents[1]: long")
+        return pb.ScoreResponse(scores=[1, 0], ranking=[0], item_errors=[error])
+
+    done = rose(
+        *("score", "--query", "q", "--documents", "-", "--address", tulip.address), stdin="a\n\nb\n"
+    )
+    assert done.returncode == 0
+    assert done.stderr == "rose: -: line 3: not scored: documents[1]: long\n"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "text"),
+    [
+        ("", "-: has no documents"),
+        (b"good\nbad \xff\n", "-: line 2: not UTF-8 at byte 4"),
+        ('{"text": "a"}\n{"text": 3}\n', "-: line 2: `text` must be a string, is int"),
+        ('{"text": "a"}\nplain\n', "-: line 2: not JSON"),
+        ('{"text": "a"}\n[1]\n', "-: line 2: must be a string or an object with `text`"),
+        ('{"text": "a", "id": []}\n', "-: line 1: `id` must be a string or a number"),
+    ],
+)
+def test_a_file_that_cannot_be_read_names_the_line(
+    by_length: Any, stdin: str | bytes, text: str
+) -> None:
+    done = rose(
+        *("score", "--query", "q", "--documents", "-", "--address", by_length.address), stdin=stdin
+    )
+    refused(done, 2, text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["score", "--query", "q"], "Missing option '--documents'"),
+        (["score", "--query", "q", "--documents", "/no/such"], "/no/such: No such file"),
+        (["embed", "-", "--output", "x.csv"], "--output: must end in .npy or .jsonl"),
+        (["serve", "m", "--dtype", "int3"], "--dtype must be one of auto, float32"),
+        (["serve", "m", "--grpc-address", "x"], "--grpc-address must be HOST:PORT"),
+        (["serve", "m", "--grpc-address", "1.2.3.4:99999"], "--grpc-address must be HOST:PORT"),
+        (["serve", "m", "--max-batch-tokens", "0"], "--max-batch-tokens must be"),
+        (["serve", "m", "--max-queued-tokens", "x"], "--max-queued-tokens"),
+        (["info", "--timeout", "0"], "--timeout"),
+        (["serve"], "Missing argument 'MODEL'"),
+        (["nonsense"], "No such command 'nonsense'"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(arguments: list[str], text: str) -> None:
+    refused(rose(*arguments), 2, text)
+
+
+def test_a_refusal_by_the_server_is_one_line_and_status_1(tulip: Any) -> None:
+    import grpc
+
+    @tulip.on("Score")
+    def score(request: Any, context: grpc.ServicerContext) -> None:
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "query: must not be empty")
+
+    done = rose(
+        *("score", "--query", "", "--documents", "-", "--address", tulip.address), stdin="a\n"
+    )
+    refused(done, 1, "query: must not be empty")
+
+
+def test_nobody_there_is_status_1() -> None:
+    refused(rose("info", "--address", "127.0.0.1:1"), 1, "127.0.0.1:1")
+
+
+def test_a_taken_port_is_named_before_the_model_is_looked_for(tulip: Any) -> None:
+    done = rose("serve", "/no/such/model", "--grpc-address", tulip.address)
+    refused(done, 2, f"--grpc-address: cannot listen on {tulip.address}: Address already in use")
+
+
+def test_options_of_serve_come_from_the_environment_and_never_from_kubernetes() -> None:
+    done = rose("serve", "m", env={"ROSE_SERVE_DTYPE": "int3"})
+    refused(done, 2, "--dtype must be one of")
+    injected = {
+        "ROSE_PORT": "tcp://10.0.0.1:50051",
+        "ROSE_SERVICE_HOST": "10.0.0.1",
+        "ROSE_PORT_50051_TCP": "tcp://10.0.0.1:50051",
+        "ROSE_SERVE_PORT": "tcp://10.0.0.1:50051",
+        "ROSE_SERVE_SERVICE_PORT": "50051",
+    }
+    done = rose("serve", "m", "--dtype", "int4", env=injected)
+    refused(done, 2, "got 'int4'")
+
+
+def embed_of_stream(tulip: Any) -> None:
+    tulip.handlers["EmbedStream"] = tulip.echo(pb.EmbedStreamResponse, tulip.embed_by_length)
+
+
+def test_embed_writes_an_array_with_a_row_for_each_line(tulip: Any, tmp_path: Path) -> None:
+    embed_of_stream(tulip)
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join("x" * (n % 50) + "\n" for n in range(1000)))
+    output = tmp_path / "vectors.npy"
+    done = rose(
+        *("embed", str(texts), "-o", str(output), "--address", tulip.address),
+        *("--batch-size", "7", "--in-flight", "3"),
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+    vectors = np.load(output)
+    assert (vectors.shape, vectors.dtype) == ((1000, 2), np.float32)
+    assert vectors[:, 0].tolist() == [n % 50 for n in range(1000)]
+    assert sorted(os.listdir(tmp_path)) == ["texts.txt", "vectors.npy"]
+
+
+def test_embed_prints_json_lines(tulip: Any) -> None:
+    embed_of_stream(tulip)
+    done = rose(*("embed", "-", "--address", tulip.address), stdin='{"id": 7, "text": "aa"}\n"b"\n')
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"index": 0, "id": 7, "embedding": [2.0, 1.0]},
+        {"index": 1, "embedding": [1.0, 1.0]},
+    ]
+
+
+def test_embed_shows_progress_when_asked_to(tulip: Any) -> None:
+    embed_of_stream(tulip)
+    done = rose("embed", "-", "--progress", "--address", tulip.address, stdin="a\n" * 100)
+    assert done.returncode == 0
+    assert "100" in done.stderr
+    assert "texts/s" in done.stderr
+
+
+def test_a_text_that_fails_is_told_and_the_others_are_written(tulip: Any, tmp_path: Path) -> None:
+    def answer(request: pb.EmbedRequest) -> pb.EmbedResponse:
+        response = tulip.embed_by_length(request)
+        for index, each in enumerate(request.inputs):
+            if each.text.startswith("bad"):
+                response.item_errors.add(index=index, message="too long")
+        return response
+
+    tulip.handlers["EmbedStream"] = tulip.echo(pb.EmbedStreamResponse, answer)
+    output = tmp_path / "vectors.npy"
+    arguments = ("embed", "-", "--address", tulip.address, "--batch-size", "2")
+    lines = "bad one\nbad two\nbad three\ngood\nbad\nfine\n"
+    done = rose(*arguments, "-o", str(output), stdin=lines)
+    assert done.returncode == 1
+    assert "line 2: not embedded: too long" in done.stderr
+    assert "4 of the texts of - not embedded" in done.stderr
+    assert np.load(output).tolist() == [[0, 0], [0, 0], [0, 0], [4, 1], [0, 0], [4, 1]]
+    done = rose(*arguments, stdin=lines)
+    assert json.loads(done.stdout.splitlines()[1]) == {"index": 1, "error": "too long"}
+
+
+def test_a_full_queue_is_waited_out(tulip: Any) -> None:
+    refusals: list[int] = []
+
+    @tulip.on("EmbedStream")
+    def handler(requests: Any, context: Any) -> Any:
+        for request in requests:
+            if len(refusals) < 3:
+                refusals.append(1)
+                error = pb.StreamError(code=8, message="queue is full", retry_after_ms=10)
+                yield pb.EmbedStreamResponse(request_id=request.request_id, error=error)
+            else:
+                yield pb.EmbedStreamResponse(
+                    request_id=request.request_id, response=tulip.embed_by_length(request)
+                )
+
+    done = rose("embed", "-", "--address", tulip.address, stdin="a\nbb\n")
+    assert done.returncode == 0
+    assert [json.loads(line)["embedding"][0] for line in done.stdout.splitlines()] == [1, 2]
+    assert len(refusals) == 3
+
+
+def test_a_failure_leaves_no_half_written_file(tulip: Any, tmp_path: Path) -> None:
+    @tulip.on("EmbedStream")
+    def handler(requests: Any, context: Any) -> Any:
+        for count, request in enumerate(requests):
+            if count == 2:
+                error = pb.StreamError(code=9, message="this model does not embed")
+                yield pb.EmbedStreamResponse(request_id=request.request_id, error=error)
+            else:
+                yield pb.EmbedStreamResponse(
+                    request_id=request.request_id, response=tulip.embed_by_length(request)
+                )
+
+    output = tmp_path / "vectors.npy"
+    done = rose(
+        *("embed", "-", "-o", str(output), "--address", tulip.address, "--batch-size", "1"),
+        stdin="a\n" * 10,
+    )
+    refused(done, 1, "this model does not embed")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_info_lists_what_is_served(tulip: Any) -> None:
+    @tulip.on("GetModel")
+    def get_model(request: Any, context: Any) -> pb.GetModelResponse:
+        return pb.GetModelResponse(
+            model="m",
+            task=pb.TASK_SCORE,
+            labels=["no", "yes"],
+            limits=pb.Limits(max_sequence_tokens=512),
+            template=pb.Template(pair="{query}\n{document}"),
+        )
+
+    done = rose("info", "--address", tulip.address)
+    rows = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert rows["name"] == "m"
+    assert rows["task"] == "score"
+    assert rows["labels"] == "no, yes"
+    assert rows["limits.max_sequence_tokens"] == "512"
+    assert rows["template.pair"] == "'{query}\\n{document}'"
+    done = rose("info", "--json", "--address", tulip.address)
+    assert json.loads(done.stdout)["limits"]["max_sequence_tokens"] == 512
+
+
+def test_help_and_version_load_neither_torch_nor_grpc() -> None:
+    probe = (
+        "import sys; sys.argv = ['rose', '--version']\n"
+        "from rose.cli import main\n"
+        "status = main()\n"
+        "heavy = {'torch', 'grpc', 'numpy'} & set(sys.modules)\n"
+        "sys.exit(status or (f'loaded {heavy}' if heavy else 0))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("rose ")
+
+
+def test_the_reader_of_the_output_may_leave(by_length: Any) -> None:
+    command = f"{sys.executable} -m rose.cli score --query q --documents - | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        input=("word " * 40 + "\n") * 5000,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ROSE_ADDRESS": by_length.address},
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.startswith("rank")
+    assert done.stderr == ""
