@@ -91,20 +91,18 @@ impl VectorFormat {
                         .flat_map(|&value| bf16::from_f32(value).to_le_bytes()),
                 );
             }
-            DType::DtypeInt8 => data.extend(row.iter().map(|&value| int8(value).cast_unsigned())),
-            DType::DtypeUint8 => {
-                data.extend(row.iter().map(|&value| int8(value).cast_unsigned() ^ 0x80))
-            }
+            DType::DtypeInt8 => data.extend(row.iter().map(|&value| int8(value))),
+            DType::DtypeUint8 => data.extend(row.iter().map(|&value| int8(value) ^ 0x80)),
             DType::DtypeUbinary => data.extend(row.chunks(8).map(sign_bits)),
             DType::DtypeBinary => data.extend(row.chunks(8).map(|chunk| sign_bits(chunk) ^ 0x80)),
         }
     }
 }
 
-/// `round(127 x)`, ties to even.
+/// `round(127 x)`, ties to even, in two's complement. Flipping the highest bit adds 128.
 #[expect(clippy::cast_possible_truncation, reason = "clamped")]
-fn int8(value: f32) -> i8 {
-    (value * 127.0).round_ties_even().clamp(-127.0, 127.0) as i8
+fn int8(value: f32) -> u8 {
+    ((value * 127.0).round_ties_even().clamp(-127.0, 127.0) as i8).cast_unsigned()
 }
 
 /// Up to eight dimensions in a byte, the first in the highest bit.
@@ -156,7 +154,7 @@ mod tests {
         );
         // 1 + 2^-8 lies between two bfloat16: ties go to the even one; a little more goes up.
         assert_eq!(
-            bytes_of(DType::DtypeBfloat16, &[1.003_906_25, 1.003_906_4]),
+            bytes_of(DType::DtypeBfloat16, &[257.0 / 256.0, 1.003_907]),
             [0x80, 0x3f, 0x81, 0x3f]
         );
     }

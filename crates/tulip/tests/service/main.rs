@@ -1,0 +1,17 @@
+//! The server over real sockets, with an engine without a model: one behaviour in each file.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod bad_input;
+mod deadlines;
+mod drain;
+mod embed;
+mod health;
+mod item_errors;
+mod model;
+mod overload;
+mod raw;
+mod score;
+mod streams;
+mod support;
+mod tokenize;
