@@ -69,7 +69,7 @@ lint: lint-rust lint-python ## Format, clippy, ruff, mypy, licences
 lint-rust: runtime-environment
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	@if command -v cargo-deny >/dev/null; then cargo deny --locked check bans licenses sources; \
+	@if command -v cargo-deny >/dev/null; then cargo deny --locked check --hide-inclusion-graph bans licenses sources; \
 	else echo 'cargo-deny is not installed: licences and bans not checked'; fi
 
 lint-python: environment
