@@ -2,6 +2,8 @@
 //!
 //! After a change of the contract: `UPDATE=1 cargo test -p tulip-proto --test regenerate`.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,6 @@
 //! the device the next one is enqueued just before the predicted finish.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
