@@ -82,6 +82,7 @@ async fn serve(stream: TcpStream, endpoint: Endpoint, stop: Stop) {
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
         .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .auto_date_header(false)
         .keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT)
         .serve_connection(TokioIo::new(stream), endpoint);

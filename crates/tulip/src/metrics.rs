@@ -123,3 +123,36 @@ pub(crate) fn answered(answered: &Answered, load: &Load) {
     gauge!(QUEUED_TOKENS).set(load.queued_tokens as f64);
     gauge!(RUNNING_TOKENS).set(load.running_tokens as f64);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+    #[test]
+    fn calls_count_by_code_and_abandoned_ones_as_cancelled() {
+        let recorder = DebuggingRecorder::new();
+        ::metrics::with_local_recorder(&recorder, || {
+            CallRecord::start("Score").finish(Code::Ok);
+            CallRecord::start("Score").finish(Code::InvalidArgument);
+            drop(CallRecord::start("Score"));
+            drop(CallRecord::start("Score"));
+        });
+        let mut counts = Vec::new();
+        for (key, _, _, value) in recorder.snapshotter().snapshot().into_vec() {
+            let labels = key.key().labels();
+            let code = labels
+                .filter(|label| label.key() == "code")
+                .map(|label| label.value().to_owned());
+            if let (REQUESTS, DebugValue::Counter(count)) = (key.key().name(), value) {
+                counts.push((code.collect::<String>(), count));
+            }
+        }
+        counts.sort();
+        let expected = [("CANCELLED", 2), ("INVALID_ARGUMENT", 1), ("OK", 1)];
+        assert_eq!(
+            counts,
+            expected.map(|(code, count)| (code.to_owned(), count))
+        );
+    }
+}

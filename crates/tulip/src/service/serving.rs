@@ -12,7 +12,7 @@ use tulip_proto::v1::{LoadReport, Timings, Usage};
 use crate::config::ServerConfig;
 use crate::deadline::Deadline;
 use crate::dispatch::{Dispatch, Load};
-use crate::engine::ModelInfo;
+use crate::engine::{ModelInfo, Task};
 use crate::error::{Error, Result};
 use crate::job::{JobOutput, Priority, Submission};
 use crate::metrics::{self, Answered};
@@ -146,21 +146,15 @@ fn check(info: &ModelInfo) -> Result<(), ModelError> {
     if info.output_width == 0 {
         return wrong("output_width must be at least 1, is 0".into());
     }
-    if !info.labels.is_empty() {
-        if info.labels.len() != info.output_width {
-            return wrong(format!(
-                "{} labels for output_width={}",
-                info.labels.len(),
-                info.output_width
-            ));
-        }
-        if info.positive_label >= info.labels.len() {
-            return wrong(format!(
-                "positive_label={} of {} labels",
-                info.positive_label,
-                info.labels.len()
-            ));
-        }
+    let (width, num_labels) = (info.output_width, info.labels.len());
+    if num_labels != 0 && num_labels != width {
+        return wrong(format!("{num_labels} labels for output_width={width}"));
+    }
+    if info.task != Task::Embed && info.positive_label >= width {
+        return wrong(format!(
+            "positive_label={} for output_width={width}",
+            info.positive_label
+        ));
     }
     if let Some(name) = &info.prompts.default_name
         && !info.prompts.named.contains_key(name)
@@ -249,4 +243,42 @@ pub(crate) fn wire_u32(count: usize) -> u32 {
 
 fn whole_us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake_engine::FakeEngine;
+
+    fn refused(change: impl FnOnce(&mut ModelInfo)) -> String {
+        let mut info = FakeEngine::model_info(Task::Classify, 2, b"");
+        assert!(check(&info).is_ok());
+        change(&mut info);
+        check(&info).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let cases = [
+            (
+                refused(|info| info.output_width = 0),
+                "output_width must be at least 1, is 0",
+            ),
+            (
+                refused(|info| info.output_width = 3),
+                "2 labels for output_width=3",
+            ),
+            (
+                refused(|info| info.positive_label = 2),
+                "positive_label=2 for output_width=2",
+            ),
+            (
+                refused(|info| info.prompts.default_name = Some("sts".into())),
+                "the default prompt \"sts\" is not among the prompts",
+            ),
+        ];
+        for (found, expected) in cases {
+            assert_eq!(found, format!("model: {expected}"));
+        }
+    }
 }

@@ -263,3 +263,18 @@ async fn cuts_are_reported_and_the_query_is_protected() {
         [(1, InputRole::Document, 4, 2), (0, InputRole::Query, 3, 2)]
     );
 }
+
+#[tokio::test]
+async fn a_message_of_megabytes_is_read() {
+    let info = info(Task::Score, 1);
+    let server = TestServer::start(FakeEngine::new(info.clone()));
+    let mut client = server.client().await;
+    let document = "w2 ".repeat(3_000_000);
+    let response = client
+        .score(score_request("w1", [document]))
+        .await
+        .unwrap()
+        .into_inner();
+    let expected = sigmoid(pair_row(&info, &[word(1)], &[word(2); 508])[0]);
+    assert_close(&response.scores, &[expected]);
+}
