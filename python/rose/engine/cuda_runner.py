@@ -73,9 +73,8 @@ class CudaRunner:
         slots = [self._make_output_slot(most_values) for _ in range(_OUTPUT_SLOTS)]
         self._ring = OutputRing(slots, self._make_output_slot)
         with torch.cuda.device(self.device):
-            self.graphs: GraphRunner[torch.Tensor] = GraphRunner(
-                GraphCapture(self.device), graph_config
-            )
+            self.capture = GraphCapture(self.device)
+            self.graphs: GraphRunner[torch.Tensor] = GraphRunner(self.capture, graph_config)
 
     def make_slot(self, capacity: int) -> InputSlot:
         """A page-locked input buffer of `capacity` int32 values."""

@@ -16,7 +16,7 @@ class CudaGraph:
         self._graph = graph
         self._output = output
         self.num_bytes = num_bytes
-        """Device memory taken by the capture: the graph itself, and growth of the pool."""
+        """Device memory of the graph itself; activations live in the pool that all share."""
 
     def replay(self) -> torch.Tensor:
         """Launches the graph on the current stream."""
@@ -36,6 +36,8 @@ class GraphCapture:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._pool = torch.cuda.graph_pool_handle()
+        self.pool_bytes = 0
+        """Device memory of the activations of all graphs together."""
 
     def __call__(self, forward: Callable[[], torch.Tensor]) -> CudaGraph:
         """Records what `forward` launches on the current stream; nothing runs.
@@ -43,6 +45,7 @@ class GraphCapture:
         Raises:
             RuntimeError: something in it cannot be captured.
         """
+        pool_before = torch.cuda.memory_reserved(self._device)
         free_before, _ = torch.cuda.mem_get_info(self._device)
         graph = torch.cuda.CUDAGraph()
         graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
@@ -53,7 +56,9 @@ class GraphCapture:
             raise
         graph.capture_end()
         free_after, _ = torch.cuda.mem_get_info(self._device)
-        return CudaGraph(graph, output, max(0, free_before - free_after))
+        pool_growth = torch.cuda.memory_reserved(self._device) - pool_before
+        self.pool_bytes += pool_growth
+        return CudaGraph(graph, output, max(0, free_before - free_after - pool_growth))
 
 
 def _abandon(graph: torch.cuda.CUDAGraph) -> None:

@@ -9,7 +9,7 @@ from rose.kernels.launch import uses_triton
 
 
 def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
-    """silu(gate) · up, [tokens, width], of [tokens, 2 · width] that holds gate, then up."""
+    """silu(gate) · up, [tokens, width], of [tokens, 2 · width] that holds gate and up in turn."""
     tokens, width = gate_up.shape[0], gate_up.shape[1] // 2
     if uses_triton(gate_up):
         from rose.kernels.triton_kernels.activation import silu_mul_kernel
@@ -19,7 +19,7 @@ def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
             gate_up, out, width=width, block=1024, num_warps=4
         )
         return out
-    gate, up = gate_up.float().chunk(2, dim=1)
+    gate, up = gate_up.float().view(tokens, width, 2).unbind(2)
     return (F.silu(gate) * up).to(gate_up.dtype)
 
 
@@ -33,7 +33,13 @@ def bias_gelu_(x: torch.Tensor, bias: torch.Tensor, *, tanh: bool = False) -> to
         from rose.kernels.triton_kernels.activation import bias_gelu_kernel
 
         bias_gelu_kernel[(tokens, -(-width // 1024))](
-            x, bias, width=width, block=1024, tanh=tanh, num_warps=4
+            x,
+            bias,
+            width=width,
+            block=1024,
+            tanh=tanh,
+            float32=x.dtype == torch.float32,
+            num_warps=4,
         )
         return x
     return x.copy_(F.gelu(x.float() + bias.float(), approximate="tanh" if tanh else "none"))

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 
 from rose.attention.base import AttentionBackend
 from rose.forward_batch import ForwardBatch
-from rose.kernels.activation import bias_gelu_
 from rose.kernels.embedding import embedding_layer_norm
+from rose.kernels.linear import linear_gelu
 from rose.kernels.norm import add_layer_norm, mark_bad_sequences
 from rose.kernels.pooling import RowChoice, select_rows
 
@@ -81,8 +81,7 @@ class FusedEncoder:
         up_proj, down_proj = layer.feed_forward.up_proj, layer.feed_forward.down_proj
         norm = layer.feed_forward.norm
         if up_proj.activation in _GELUS and up_proj.bias is not None:
-            up = F.linear(x, up_proj.weight)
-            bias_gelu_(up, up_proj.bias, tanh=_GELUS[up_proj.activation])
+            up = linear_gelu(x, up_proj.weight, up_proj.bias, tanh=_GELUS[up_proj.activation])
         else:
             up = up_proj(x)
         down = F.linear(up, down_proj.weight)

@@ -12,8 +12,8 @@ from rose.attention.base import AttentionBackend, AttentionShape
 from rose.checkpoint.json_object import JsonObject
 from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
-from rose.kernels.activation import silu_mul
 from rose.kernels.embedding import embedding_rms_norm
+from rose.kernels.linear import interleave, linear_silu_mul
 from rose.kernels.norm import add_rms_norm, mark_bad_sequences
 from rose.kernels.pooling import RowChoice, select_rows
 from rose.kernels.rope import RopeTable, qk_norm_rope_
@@ -82,11 +82,9 @@ class Qwen3Layer:
         self.post_attention_norm = weights.take(
             f"{prefix}post_attention_layernorm.weight", hidden_size
         )
-        self.gate_up_weight = torch.cat(
-            (
-                weights.take(f"{prefix}mlp.gate_proj.weight", intermediate_size, hidden_size),
-                weights.take(f"{prefix}mlp.up_proj.weight", intermediate_size, hidden_size),
-            )
+        self.gate_up_weight = interleave(
+            weights.take(f"{prefix}mlp.gate_proj.weight", intermediate_size, hidden_size),
+            weights.take(f"{prefix}mlp.up_proj.weight", intermediate_size, hidden_size),
         )
         self.down_weight = weights.take(
             f"{prefix}mlp.down_proj.weight", hidden_size, intermediate_size
@@ -99,7 +97,7 @@ class Qwen3Layer:
         """Adds the attention to `residual` in place and returns the feed-forward's output."""
         x = F.linear(context, self.attention.o_weight)
         x = add_rms_norm(x, residual, self.post_attention_norm, self.eps, bad_rows)
-        return F.linear(silu_mul(F.linear(x, self.gate_up_weight)), self.down_weight)
+        return F.linear(linear_silu_mul(x, self.gate_up_weight), self.down_weight)
 
 
 class Qwen3Model:

@@ -16,8 +16,10 @@ from rose.graphs.config import GraphConfig
 pytestmark = pytest.mark.gpu
 
 LENGTHS = (1, 2048, 16, 17, 63, 64, 65, 127, 130, 200, 511, 5)
-# Of vectors of length 1, and of logits.
+# Another batch size selects other GEMM kernels, which round elsewhere. Of vectors of length 1: one
+# minus the cosine; of scores: the difference.
 SAME = 1e-3
+SAME_SCORE = 1e-2
 
 
 def _sequences(lengths: tuple[int, ...], seed: int = 0) -> list[list[int]]:
@@ -29,9 +31,16 @@ def _rows(runner: Any, sequences: list[list[int]]) -> np.ndarray:
     return runner.step(ForwardBatch.from_sequences(sequences, runner.layout)).numpy()
 
 
-def _differences(rows: np.ndarray, expected: np.ndarray) -> float:
+def _assert_same(bench: Any, rows: np.ndarray, expected: np.ndarray) -> None:
     assert np.isfinite(rows).all()
-    return float(np.abs(rows - expected).max())
+    if bench.is_score:
+        assert np.abs(_sigmoid(rows) - _sigmoid(expected)).max() <= SAME_SCORE
+    else:
+        assert 1 - (rows * expected).sum(1).min() <= SAME
+
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-logits))
 
 
 @torch.inference_mode()
@@ -54,7 +63,7 @@ def test_close_to_float32(bench: Any, dtype: str) -> None:
     expected = _reference_rows(bench, sequences)
     rows = _rows(bench.runner(dtype), sequences)
     if bench.is_score:
-        assert np.abs(1 / (1 + np.exp(-rows)) - 1 / (1 + np.exp(-expected))).max() <= 0.01
+        assert np.abs(_sigmoid(rows) - _sigmoid(expected)).max() <= 0.01
     else:
         assert (rows * expected).sum(1).min() >= 0.9995
 
@@ -65,17 +74,19 @@ def test_alone_batched_padded_captured_replayed(bench: Any) -> None:
     alone = np.concatenate([_rows(eager, [sequence]) for sequence in sequences])
     exact = bench.runner(graph_config=GraphConfig(max_tokens=0))
     assert exact.layout.token_buckets == ()
-    tolerance = 1e-2 if bench.is_score else SAME
-    assert _differences(_rows(exact, sequences), alone) <= tolerance
-    assert _differences(_rows(eager, sequences), alone) <= tolerance
+    _assert_same(bench, _rows(exact, sequences), alone)
+    padded = _rows(eager, sequences)
+    _assert_same(bench, padded, alone)
 
     runner = bench.runner()
     other = _sequences((700, 3, 1024, 300, 511, 100, 90, 60, 7, 452), seed=1)
-    other_alone = np.concatenate([_rows(eager, [sequence]) for sequence in other])
+    other_padded = _rows(eager, other)
     for _ in range(3):
-        assert _differences(_rows(runner, sequences), alone) <= tolerance
-        # The same buckets with other lengths: the graph must not have baked the first ones.
-        assert _differences(_rows(runner, other), other_alone) <= tolerance
+        # The same kernels on the same shapes: bit for bit.
+        np.testing.assert_array_equal(_rows(runner, sequences), padded)
+        # The same bucket with other lengths: the graph must not have baked the first ones.
+        np.testing.assert_array_equal(_rows(runner, other), other_padded)
+    assert len(runner.graphs) <= 2
     assert runner.graphs.counters.captures >= 1
     assert runner.graphs.counters.failed_captures == 0
 
@@ -89,11 +100,7 @@ def test_back_ends_agree(bench: Any, attention: str) -> None:
     expected = _reference_rows(bench, sequences)
     runner = bench.runner(attention=attention)
     for _ in range(3):
-        rows = _rows(runner, sequences)
-        if bench.is_score:
-            assert _differences(rows, expected) <= 0.05
-        else:
-            assert (rows * expected).sum(1).min() >= 0.9995
+        _assert_same(bench, _rows(runner, sequences), expected)
 
 
 def test_a_bad_sequence_does_not_reach_its_neighbours(bench: Any) -> None:
@@ -114,17 +121,15 @@ def test_a_bad_sequence_does_not_reach_its_neighbours(bench: Any) -> None:
             rows = _rows(runner, poisoned)
             assert np.isnan(rows[1]).all()
             others = [0, 2, 3, 4]
-            assert _differences(rows[others], expected[others]) <= SAME
+            np.testing.assert_array_equal(rows[others], expected[others])
 
 
 def test_random_batches_match_eager(bench: Any) -> None:
     runner, eager = bench.runner(), bench.runner(graph_config=GraphConfig(max_graphs=0))
     generator = np.random.default_rng(3)
-    worst = 0.0
     for step in range(60):
         count = int(generator.integers(1, 30))
         lengths = tuple(int(n) for n in generator.integers(1, 200, count))
         sequences = _sequences(lengths, seed=step)
-        worst = max(worst, _differences(_rows(runner, sequences), _rows(eager, sequences)))
-    assert worst <= (1e-2 if bench.is_score else SAME)
+        np.testing.assert_array_equal(_rows(runner, sequences), _rows(eager, sequences))
     assert runner.graphs.counters.replayed_steps > 0

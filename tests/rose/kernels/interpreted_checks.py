@@ -106,6 +106,16 @@ def check_activations() -> None:
         check(lambda: bias_gelu_(gate_up[:, :1100].clone(), bias, tanh=tanh))  # noqa: B023
 
 
+def check_gelu_of_16_bits() -> None:
+    """Its error is below the rounding that follows, in both tails."""
+    x = torch.linspace(-8, 8, 1024 * 16).half().view(16, 1024)
+    launch.INTERPRETED = True
+    result = bias_gelu_(x.clone(), torch.zeros(1024).half()).double()
+    expected = x.double() * torch.special.ndtr(x.double())
+    # Half a unit in the last place of float16, and as much again for the polynomial.
+    assert ((result - expected).abs() <= expected.abs() * 2**-10 + 5e-7).all()
+
+
 def check_rope() -> None:
     batch = ForwardBatch.from_sequences([[1] * 9, [2] * 7], BatchLayout())
     for head_dim, heads, kv_heads in ((16, 4, 2), (64, 3, 1)):
@@ -237,6 +247,7 @@ if __name__ == "__main__":
     check_norms()
     check_embeddings()
     check_activations()
+    check_gelu_of_16_bits()
     check_rope()
     check_pooling()
     check_schedule()

@@ -1,0 +1,113 @@
+"""Linear layers with activations: fused kernel by tiling, against cuBLAS and a second kernel.
+
+    python benches/gpu_linear.py --out benches/results/gpu_linear.json
+
+The thresholds in `rose.kernels.linear` are read off this table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from gpu_attention import graph_us
+
+from rose.kernels.activation import bias_gelu_, silu_mul
+from rose.kernels.linear import Tiling, run_fused_linear
+
+LAYERS = (("gelu", 4096, 1024), ("silu_mul", 6144, 1024))
+TILINGS = (
+    Tiling(64, 64, 128, 4, 4),
+    Tiling(64, 64, 128, 4, 3, 2),
+    Tiling(64, 128, 64, 4, 4, 2),
+    Tiling(128, 64, 128, 4, 4),
+    Tiling(128, 64, 64, 4, 4, 2),
+    Tiling(128, 128, 64, 4, 3, 2),
+    Tiling(128, 128, 64, 8, 3, 2),
+    Tiling(128, 128, 64, 8, 4),
+    Tiling(64, 256, 64, 4, 2, 2),
+    Tiling(128, 256, 64, 8, 3),
+)
+ROWS = (64, 128, 256, 512, 1024, 1536, 2048, 2560, 4096, 12800)
+
+
+def tensors(activation: str, rows: int, width: int, depth: int) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator("cuda").manual_seed(0)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, device="cuda").bfloat16()
+
+    out_width = width // 2 if activation == "silu_mul" else width
+    out = torch.empty(rows, out_width, dtype=torch.bfloat16, device="cuda")
+    return random(rows, depth), random(width, depth) * 0.03, random(width), out
+
+
+def compile_one(task: tuple[str, int, int, Tiling]) -> str:
+    """In a process of its own, so that many compile at once; the cache on disk keeps the result."""
+    activation, width, depth, tiling = task
+    try:
+        x, weight, bias, out = tensors(activation, 64, width, depth)
+        run_fused_linear(x, weight, bias, out, activation, tiling)
+        torch.cuda.synchronize()
+    except Exception as error:  # noqa: BLE001 - a tiling may not fit
+        return f"{task}: {str(error)[:100]}"
+    return ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    tasks = [
+        (activation, width, depth, tiling)
+        for activation, width, depth in LAYERS
+        for tiling in TILINGS
+        if width % tiling.columns == 0
+    ]
+    with multiprocessing.get_context("spawn").Pool(12) as pool:
+        failures = [message for message in pool.map(compile_one, tasks, chunksize=1) if message]
+    print("\n".join(failures), flush=True)
+    report: dict[str, Any] = {"device": torch.cuda.get_device_name(), "us": {}}
+    for activation, width, depth in LAYERS:
+        for rows in ROWS:
+            x, weight, bias, out = tensors(activation, rows, width, depth)
+            if activation == "gelu":
+                expected = F.gelu(F.linear(x.float(), weight.float(), bias.float()))
+                separate = graph_us(lambda: bias_gelu_(F.linear(x, weight), bias), 20)
+            else:
+                gate, up = F.linear(x.float(), weight.float()).view(rows, -1, 2).unbind(2)
+                expected = F.silu(gate) * up
+                separate = graph_us(lambda: silu_mul(F.linear(x, weight)), 20)
+            row: dict[str, Any] = {
+                "gemm": graph_us(lambda: F.linear(x, weight), 20),
+                "separate": separate,
+            }
+            for tiling in TILINGS:
+                if width % tiling.columns or (rows < 256 and tiling.rows > rows):
+                    continue
+
+                def fused(tiling: Tiling = tiling) -> None:
+                    run_fused_linear(x, weight, bias, out, activation, tiling)
+
+                try:
+                    fused()
+                except Exception:  # noqa: BLE001 - reported above
+                    continue
+                error = ((out.float() - expected).norm() / expected.norm()).item()
+                name = (
+                    f"{tiling.rows}x{tiling.columns}x{tiling.depth} "
+                    f"w{tiling.num_warps} s{tiling.num_stages} p{tiling.per_multiprocessor}"
+                )
+                row[name] = graph_us(fused, 20) if error < 5e-3 else f"wrong by {error:.1e}"
+            report["us"][f"{activation} {rows}x{width}x{depth}"] = row
+            print(activation, rows, row, flush=True)
+    arguments.out.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Linear layers with the activation behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+
+from rose.kernels.activation import bias_gelu_, silu_mul
+
+FusedActivation = Literal["gelu", "gelu_tanh", "silu_mul"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Tile of a program, and how it is computed."""
+
+    rows: int
+    columns: int
+    depth: int
+    num_warps: int
+    num_stages: int
+    per_multiprocessor: int = 1
+    """Programs that run on a multiprocessor at the same time: one computes its activation while
+    the tensor cores work for the other."""
+
+    @property
+    def halves(self) -> bool:
+        """Store in two halves, to save the memory that a second program needs."""
+        return self.per_multiprocessor > 1
+
+
+def linear_gelu(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, tanh: bool = False
+) -> torch.Tensor:
+    """GELU(x weightᵀ + bias), [tokens, out_features]; `tanh` selects the approximation."""
+    tiling = choose_tiling(x, weight, "gelu")
+    if tiling is None:
+        return bias_gelu_(F.linear(x, weight), bias, tanh=tanh)
+    out = torch.empty(x.shape[0], weight.shape[0], dtype=x.dtype, device=x.device)
+    run_fused_linear(x, weight, bias, out, "gelu_tanh" if tanh else "gelu", tiling)
+    return out
+
+
+def linear_silu_mul(x: torch.Tensor, gate_up: torch.Tensor) -> torch.Tensor:
+    """silu(x gateᵀ) · (x upᵀ), [tokens, width]; `gate_up` is `interleave(gate, up)`."""
+    tiling = choose_tiling(x, gate_up, "silu_mul")
+    if tiling is None:
+        return silu_mul(F.linear(x, gate_up))
+    out = torch.empty(x.shape[0], gate_up.shape[0] // 2, dtype=x.dtype, device=x.device)
+    run_fused_linear(x, gate_up, gate_up, out, "silu_mul", tiling)
+    return out
+
+
+def interleave(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Rows of two weights [width, in_features] in turn, [2 · width, in_features]."""
+    return torch.stack((gate, up), dim=1).flatten(0, 1)
+
+
+def choose_tiling(
+    x: torch.Tensor, weight: torch.Tensor, activation: FusedActivation
+) -> Tiling | None:
+    """The fused kernel's tiling where it beats cuBLAS and a kernel of its own for the activation."""
+    if not x.is_cuda or x.dtype == torch.float32 or not _has_tma(x.device):
+        return None
+    rows = x.shape[0]
+    ranges = _TILINGS.get((activation, *weight.shape), ())
+    return next((tiling for least, most, tiling in ranges if least <= rows <= most), None)
+
+
+def run_fused_linear(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    out: torch.Tensor,
+    activation: FusedActivation,
+    tiling: Tiling,
+) -> None:
+    """Launches the fused kernel; `out` is [tokens, width], halved for `silu_mul`."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    from rose.kernels.triton_kernels.linear import linear_kernel
+
+    tokens, depth = x.shape
+    width = weight.shape[0]
+    halved = activation == "silu_mul" or tiling.halves
+    out_columns = tiling.columns // 2 if halved else tiling.columns
+    tiles = -(-tokens // tiling.rows) * (width // tiling.columns)
+    num_programs = _num_multiprocessors(x.device) * tiling.per_multiprocessor
+    linear_kernel[(min(num_programs, tiles),)](
+        TensorDescriptor.from_tensor(x, [tiling.rows, tiling.depth]),
+        TensorDescriptor.from_tensor(weight, [tiling.columns, tiling.depth]),
+        TensorDescriptor.from_tensor(out, [tiling.rows, out_columns]),
+        bias,
+        tokens,
+        width=width,
+        depth=depth,
+        block_rows=tiling.rows,
+        block_columns=tiling.columns,
+        block_depth=tiling.depth,
+        num_programs=num_programs,
+        halves=tiling.halves,
+        activation=activation,
+        num_warps=tiling.num_warps,
+        num_stages=tiling.num_stages,
+    )
+
+
+_SMALL = Tiling(64, 64, 128, 4, 4)
+_TALL = Tiling(128, 64, 128, 4, 4)
+_PAIR = Tiling(128, 128, 64, 8, 3, per_multiprocessor=2)
+_FLAT_PAIR = Tiling(64, 128, 64, 4, 4, per_multiprocessor=2)
+_LARGE = Tiling(128, 256, 64, 8, 3)
+_NO_LIMIT = 1 << 31
+
+# For (activation, width, depth): from how many rows to how many which tiling; between the ranges
+# cuBLAS fills the device better. Measured on an H200 by benches/gpu_linear.py, figures in
+# benches/results/gpu_linear.json; shapes that are not here have not been measured.
+_TILINGS: Mapping[tuple[str, int, int], tuple[tuple[int, int, Tiling], ...]] = {
+    (activation, 4096, 1024): (
+        (1, 128, _SMALL),
+        (129, 256, _TALL),
+        (449, 512, _PAIR),
+        (833, 1024, _PAIR),
+        (1793, 2048, _PAIR),
+        (6145, _NO_LIMIT, _LARGE),
+    )
+    for activation in ("gelu", "gelu_tanh")
+} | {
+    ("silu_mul", 6144, 1024): (
+        (1, 64, _SMALL),
+        (65, 128, _TALL),
+        (129, 256, _PAIR),
+        (449, 512, _TALL),
+        (833, 3072, _FLAT_PAIR),
+        (3073, _NO_LIMIT, _LARGE),
+    )
+}
+
+
+@cache
+def _has_tma(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device)[0] >= 9
+
+
+@cache
+def _num_multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
