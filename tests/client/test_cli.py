@@ -44,7 +44,7 @@ def refused(done: subprocess.CompletedProcess[str], status: int, text: str) -> N
 
 def test_score_prints_a_ranked_table(by_length: Any, tmp_path: Path) -> None:
     documents = tmp_path / "documents.txt"
-    documents.write_text("bb\n\na\x1b[31m\nccc\n\n")
+    documents.write_text("\ufeffbb\n\na\x1b[31m\r\nccc\n\n", newline="")
     done = rose(
         "score", "--query", "q", "--documents", str(documents), "--address", by_length.address
     )

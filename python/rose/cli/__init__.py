@@ -6,9 +6,6 @@ loads what it needs when it runs.
 
 from __future__ import annotations
 
-import os
-import sys
-
 import typer
 
 from rose.cli import demo, embed, info, score, serve
@@ -62,10 +59,6 @@ def main() -> int:
         return fail(error.format_message(), EXIT_USAGE)  # type: ignore[attr-defined]
     except (typer.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # The reader of our output has gone; a second failure at exit would print a traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_REFUSED
     except RoseError as error:
         code = getattr(error, "code", None)  # a call's error has one, and came from the server
         return fail(str(error), EXIT_USAGE if code is None else EXIT_REFUSED)
