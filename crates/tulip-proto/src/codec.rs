@@ -2,10 +2,13 @@
 
 use std::marker::PhantomData;
 
+use bytes::Buf;
 use prost::{Message, Name};
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::ProstEncoder;
+
+use crate::entries::{MAX_ENTRIES, count_entries};
 
 /// tonic's protobuf codec, except that a request that cannot be decoded (invalid protobuf, text
 /// that is not UTF-8) is `INVALID_ARGUMENT` and names the field. A response that cannot be
@@ -47,8 +50,17 @@ impl<U: Message + Name + Default> Decoder for RequestDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        let is_request = U::NAME.ends_with("Request");
+        if is_request {
+            // The whole message lies in one piece.
+            let entries = count_entries(buf.chunk());
+            if entries > MAX_ENTRIES {
+                let message = format!("message: has {entries} entries, limit {MAX_ENTRIES}");
+                return Err(Status::invalid_argument(message));
+            }
+        }
         U::decode(buf).map(Some).map_err(|error| {
-            if U::NAME.ends_with("Request") {
+            if is_request {
                 Status::invalid_argument(error.to_string())
             } else {
                 Status::internal(error.to_string())

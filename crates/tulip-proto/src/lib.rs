@@ -4,6 +4,7 @@
 //! `tests/regenerate.rs` makes it anew and compares.
 
 mod codec;
+mod entries;
 
 pub use codec::{RequestDecoder, TulipCodec};
 

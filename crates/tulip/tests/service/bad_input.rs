@@ -155,3 +155,14 @@ async fn special_tokens_in_a_text_are_what_the_tokenizer_says() {
     let by_ids = client.score(request).await.unwrap().into_inner();
     assert_eq!(by_text.scores, by_ids.scores);
 }
+
+#[tokio::test]
+async fn two_bytes_an_entry_do_not_cost_forty() {
+    let server = TestServer::start(FakeEngine::new(info(Task::Score, 1)));
+    let channel = server.channel().await;
+    // Field 4, documents: two million empty ones.
+    let bytes = [0x22, 0x00].repeat(2_000_000);
+    let status = soon(score_bytes(&channel, bytes)).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+    assert_eq!(status.message(), "message: has 2000000 entries, limit 1048576");
+}
