@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -164,6 +165,16 @@ def test_options_of_serve_come_from_the_environment_and_never_from_kubernetes() 
     }
     done = rose("serve", "m", "--dtype", "int4", env=injected)
     refused(done, 2, "got 'int4'")
+
+
+def test_every_option_of_serve_is_in_the_readme_and_has_a_variable() -> None:
+    help_text = " ".join(rose("serve", "--help").stdout.split())
+    options = set(re.findall(r"--[a-z-]+", help_text)) - {"--help", "--no-normalize"}
+    assert len(options) > 15
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    for option in options:
+        assert option in readme
+        assert f"ROSE_SERVE_{option[2:].replace('-', '_').upper()}" in help_text
 
 
 def embed_of_stream(tulip: Any) -> None:
