@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_shapes import MODELS, make_runner
 
+from gpu_shapes import MODELS, make_runner
 from rose.engine.cuda_runner import CudaRunner, fill_with_equal_lengths
 from rose.engine.input_slot import InputSlot
 from rose.graphs.config import GraphConfig

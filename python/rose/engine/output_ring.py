@@ -27,7 +27,7 @@ class DeviceEvent(Protocol):
     def synchronize(self) -> None:
         """Blocks until it has; other Python threads run meanwhile."""
 
-    def elapsed_time(self, end_event: Any) -> float:
+    def elapsed_time(self, end_event: Any) -> float:  # noqa: ANN401 - of its own kind
         """Milliseconds between two recorded events."""
 
 

@@ -36,8 +36,10 @@ class CapturedGraph(Protocol[ResultCo]):
         """Device memory that the capture took."""
 
     def replay(self) -> ResultCo:
-        """Launches the graph; the result is the same object each time, valid until the next
-        launch of a graph of the same pool."""
+        """Launches the graph.
+
+        The result is the same object each time, valid until the next launch in the same pool.
+        """
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from rose.kernels.launch import uses_triton
+from rose.kernels.launch import launch, uses_triton
 
 
 def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
@@ -15,8 +15,14 @@ def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
         from rose.kernels.triton_kernels.activation import silu_mul_kernel
 
         out = torch.empty(tokens, width, dtype=gate_up.dtype, device=gate_up.device)
-        silu_mul_kernel[(tokens, -(-width // 1024))](
-            gate_up, out, width=width, block=1024, num_warps=4
+        launch(
+            silu_mul_kernel,
+            (tokens, -(-width // 1024)),
+            gate_up,
+            out,
+            width=width,
+            block=1024,
+            num_warps=4,
         )
         return out
     gate, up = gate_up.float().view(tokens, width, 2).unbind(2)
@@ -32,7 +38,9 @@ def bias_gelu_(x: torch.Tensor, bias: torch.Tensor, *, tanh: bool = False) -> to
     if uses_triton(x):
         from rose.kernels.triton_kernels.activation import bias_gelu_kernel
 
-        bias_gelu_kernel[(tokens, -(-width // 1024))](
+        launch(
+            bias_gelu_kernel,
+            (tokens, -(-width // 1024)),
             x,
             bias,
             width=width,

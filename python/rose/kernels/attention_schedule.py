@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from rose.kernels.launch import row_block
+from rose.kernels.launch import launch, row_block
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,9 @@ class AttentionSchedule:
         num_sequences = cu_seqlens.shape[0] - 1
         num_blocks = self.work_indptr.shape[0] - 1
         most_tiles = num_tokens // tile_rows + min(num_sequences, num_tokens)
-        schedule_kernel[(max(most_tiles, 1),)](
+        launch(
+            schedule_kernel,
+            (max(most_tiles, 1),),
             cu_seqlens,
             self.work_indptr,
             self.heads,

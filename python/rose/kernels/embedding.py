@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from rose.forward_batch import ForwardBatch
-from rose.kernels.launch import num_warps, row_block, uses_triton
+from rose.kernels.launch import launch, row_block, uses_triton, warps_for
 from rose.kernels.norm import rms_norm
 
 
@@ -41,7 +41,9 @@ def embedding_layer_norm(
         out = torch.empty(tokens, width, dtype=words.dtype, device=words.device)
         bad_rows = torch.empty(tokens, dtype=torch.int32, device=words.device)
         block = row_block(width)
-        embedding_layer_norm_kernel[(tokens,)](
+        launch(
+            embedding_layer_norm_kernel,
+            (tokens,),
             batch.token_ids,
             batch.positions,
             batch.positions if types is None else types,
@@ -56,7 +58,7 @@ def embedding_layer_norm(
             block=block,
             num_positions=num_positions,
             has_token_types=types is not None,
-            num_warps=num_warps(block),
+            num_warps=warps_for(block),
         )
         return out, bad_rows
     index = batch.positions if types is None else batch.positions + types * num_positions
@@ -83,7 +85,9 @@ def embedding_rms_norm(
         out = torch.empty_like(residual)
         bad_rows = torch.empty(tokens, dtype=torch.int32, device=words.device)
         block = row_block(width)
-        embedding_rms_norm_kernel[(tokens,)](
+        launch(
+            embedding_rms_norm_kernel,
+            (tokens,),
             batch.token_ids,
             words,
             weight,
@@ -93,7 +97,7 @@ def embedding_rms_norm(
             eps,
             width=width,
             block=block,
-            num_warps=num_warps(block),
+            num_warps=warps_for(block),
         )
         return residual, out, bad_rows
     residual = F.embedding(batch.token_ids, words)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from rose.kernels.activation import bias_gelu_, silu_mul
+from rose.kernels.launch import launch
 
 FusedActivation = Literal["gelu", "gelu_tanh", "silu_mul"]
 
@@ -91,7 +92,9 @@ def run_fused_linear(
     out_columns = tiling.columns // 2 if halved else tiling.columns
     tiles = -(-tokens // tiling.rows) * (width // tiling.columns)
     num_programs = _num_multiprocessors(x.device) * tiling.per_multiprocessor
-    linear_kernel[(min(num_programs, tiles),)](
+    launch(
+        linear_kernel,
+        (min(num_programs, tiles),),
         TensorDescriptor.from_tensor(x, [tiling.rows, tiling.depth]),
         TensorDescriptor.from_tensor(weight, [tiling.columns, tiling.depth]),
         TensorDescriptor.from_tensor(out, [tiling.rows, out_columns]),

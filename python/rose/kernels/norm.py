@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 
-from rose.kernels.launch import num_warps, row_block, uses_triton
+from rose.kernels.launch import launch, row_block, uses_triton, warps_for
 
 
 def add_layer_norm(
@@ -28,7 +30,9 @@ def add_layer_norm(
         from rose.kernels.triton_kernels.norm import add_layer_norm_kernel
 
         block = row_block(width)
-        add_layer_norm_kernel[(tokens,)](
+        launch(
+            add_layer_norm_kernel,
+            (tokens,),
             x,
             residual,
             weight if linear_bias is None else linear_bias,
@@ -41,7 +45,7 @@ def add_layer_norm(
             block=block,
             has_linear_bias=linear_bias is not None,
             contain=bad_rows is not None,
-            num_warps=num_warps(block),
+            num_warps=warps_for(block),
         )
         return out
     total = x.float() + residual.float()
@@ -70,7 +74,9 @@ def add_rms_norm(
         from rose.kernels.triton_kernels.norm import add_rms_norm_kernel
 
         block = row_block(width)
-        add_rms_norm_kernel[(tokens,)](
+        launch(
+            add_rms_norm_kernel,
+            (tokens,),
             x,
             residual,
             weight,
@@ -80,7 +86,7 @@ def add_rms_norm(
             width=width,
             block=block,
             contain=bad_rows is not None,
-            num_warps=num_warps(block),
+            num_warps=warps_for(block),
         )
         return out
     total = x.float() + residual.float()
@@ -110,12 +116,20 @@ def mark_bad_sequences(
     if uses_triton(rows):
         from rose.kernels.triton_kernels.norm import mark_bad_sequences_kernel
 
-        mark_bad_sequences_kernel[(num_sequences,)](
-            rows, cu_seqlens, bad_rows, width=rows.shape[1], block=1024, one_row=one_row
+        launch(
+            mark_bad_sequences_kernel,
+            (num_sequences,),
+            rows,
+            cu_seqlens,
+            bad_rows,
+            width=rows.shape[1],
+            block=1024,
+            one_row=one_row,
+            num_warps=4,
         )
         return rows
     starts = cu_seqlens.tolist()
-    for sequence, (start, end) in enumerate(zip(starts, starts[1:], strict=False)):
+    for sequence, (start, end) in enumerate(pairwise(starts)):
         if bad_rows[start:end].any():
             rows[slice(sequence, sequence + 1) if one_row else slice(start, end)] = torch.nan
     return rows

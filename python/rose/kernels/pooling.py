@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 
-from rose.kernels.launch import num_warps, row_block, uses_triton
+from rose.kernels.launch import launch, row_block, uses_triton, warps_for
 
 RowChoice = Literal["first", "last"]
 
@@ -33,7 +33,9 @@ def select_rows(
 
         out = torch.empty(num_sequences, width, dtype=dtype or x.dtype, device=x.device)
         block = row_block(width)
-        select_rows_kernel[(num_sequences,)](
+        launch(
+            select_rows_kernel,
+            (num_sequences,),
             x,
             x.stride(0),
             cu_seqlens,
@@ -43,7 +45,7 @@ def select_rows(
             block=block,
             last=which == "last",
             normalize=normalize,
-            num_warps=num_warps(block),
+            num_warps=warps_for(block),
         )
         return out
     index = cu_seqlens[:-1] if which == "first" else cu_seqlens[1:] - 1
@@ -62,7 +64,9 @@ def mean_rows(x: torch.Tensor, cu_seqlens: torch.Tensor, *, normalize: bool) -> 
         # Few long sequences are split so that the sums fill the device.
         num_parts = 1 << max(0, min(5, (tokens // (64 * num_sequences)).bit_length()))
         partial = torch.empty(num_sequences, num_parts, width, dtype=torch.float32, device=x.device)
-        partial_sum_kernel[(num_sequences, num_parts, -(-width // _MEAN_COLUMNS))](
+        launch(
+            partial_sum_kernel,
+            (num_sequences, num_parts, -(-width // _MEAN_COLUMNS)),
             x,
             cu_seqlens,
             partial,
@@ -74,7 +78,9 @@ def mean_rows(x: torch.Tensor, cu_seqlens: torch.Tensor, *, normalize: bool) -> 
         )
         out = torch.empty(num_sequences, width, dtype=torch.float32, device=x.device)
         block = row_block(width)
-        mean_kernel[(num_sequences,)](
+        launch(
+            mean_kernel,
+            (num_sequences,),
             partial,
             cu_seqlens,
             out,
@@ -82,7 +88,7 @@ def mean_rows(x: torch.Tensor, cu_seqlens: torch.Tensor, *, normalize: bool) -> 
             width=width,
             block=block,
             normalize=normalize,
-            num_warps=num_warps(block),
+            num_warps=warps_for(block),
         )
         return out
     lengths = cu_seqlens.diff()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from rose.attention.base import AttentionShape
-from rose.kernels.launch import uses_triton
+from rose.kernels.launch import launch, uses_triton
 from rose.kernels.norm import rms_norm
 
 
@@ -57,7 +57,9 @@ def qk_norm_rope_(
         from rose.kernels.triton_kernels.rope import qk_norm_rope_kernel
 
         head_block = 8
-        qk_norm_rope_kernel[(tokens, -(-num_qk_heads // head_block))](
+        launch(
+            qk_norm_rope_kernel,
+            (tokens, -(-num_qk_heads // head_block)),
             qkv,
             positions,
             table.cos if q_weight is None else q_weight,

@@ -83,7 +83,7 @@ def test_ring_grows_when_all_are_held() -> None:
 
 
 def test_small_slot_gives_way_to_a_larger_one() -> None:
-    ring, slots, factory = _ring(1)
+    ring, _, factory = _ring(1)
     slot = ring.acquire(100)
     assert slot is factory.made[0]
     assert slot.buffer.shape == (100,)

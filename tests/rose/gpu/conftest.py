@@ -43,7 +43,7 @@ SMALL_ENCODER = {
 QWEN3 = {
     "vocab_size": VOCAB_SIZE,
     "hidden_size": 1024,
-    "num_hidden_layers": 28,
+    "num_hidden_layers": 10,
     "num_attention_heads": 16,
     "num_key_value_heads": 8,
     "head_dim": 128,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -236,7 +237,7 @@ def _check_one_schedule(
         return min(lengths[sequence], (tile + 1) * tile_rows) if causal else lengths[sequence]
 
     costs = [cost(sequence, tile) for sequence, tile, _ in pieces]
-    loads = [sum(costs[first:last]) for first, last in zip(bounds, bounds[1:], strict=False)]
+    loads = [sum(costs[first:last]) for first, last in pairwise(bounds)]
     # No block has more than its share and one piece.
     assert max(loads) <= sum(costs) / num_blocks + max(costs)
 
