@@ -164,5 +164,8 @@ async fn two_bytes_an_entry_do_not_cost_forty() {
     let bytes = [0x22, 0x00].repeat(2_000_000);
     let status = soon(score_bytes(&channel, bytes)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
-    assert_eq!(status.message(), "message: has 2000000 entries, limit 1048576");
+    assert_eq!(
+        status.message(),
+        "message: has 2000000 entries, limit 1048576"
+    );
 }

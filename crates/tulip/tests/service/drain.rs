@@ -103,3 +103,19 @@ async fn an_idle_stream_and_a_health_watch_do_not_hold_the_server() {
         (Code::Unavailable, "unavailable: draining")
     );
 }
+
+#[tokio::test]
+async fn a_stream_counts_until_its_last_answer() {
+    let gate = Gate::default();
+    let server = TestServer::start(FakeEngine::new(info(Task::Score, 1)).with_gate(gate.clone()));
+    let mut client = server.client().await;
+    let requests = tokio_stream::iter([score_request("w1", ["w2"])]);
+    let mut answers = client.score_stream(requests).await.unwrap().into_inner();
+    wait_for_step(&gate).await;
+    assert!(
+        !server.server.shutdown(Duration::from_millis(30)),
+        "an answer was still to come"
+    );
+    soon(answers.message()).await.unwrap_err();
+    gate.open();
+}
