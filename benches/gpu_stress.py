@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpu_shapes import make_runner
 
+from gpu_shapes import make_runner
 from rose.forward_batch import ForwardBatch
 from rose.graphs.config import GraphConfig
 

@@ -11,7 +11,7 @@ from rose.kernels.launch import launch, row_block, uses_triton, warps_for
 
 
 def add_layer_norm(
-    x: torch.Tensor,
+    x: torch.Tensor | None,
     residual: torch.Tensor,
     linear_bias: torch.Tensor | None,
     weight: torch.Tensor,
@@ -19,38 +19,40 @@ def add_layer_norm(
     eps: float,
     bad_rows: torch.Tensor | None,
 ) -> torch.Tensor:
-    """LayerNorm(x + linear_bias + residual), [tokens, width] of x's dtype.
+    """LayerNorm(x + linear_bias + residual), [tokens, width] of the residual's dtype.
 
-    `linear_bias` belongs to the GEMM that made `x`; adding it here costs nothing and leaves the GEMM
-    free to split its sum. Without `bad_rows` a NaN stays where it is.
+    `x` is None where the GEMM has added it to the residual already. `linear_bias` belongs to that
+    GEMM; adding it here costs nothing and leaves the GEMM free to split its sum. Without `bad_rows`
+    a NaN stays where it is.
     """
-    tokens, width = x.shape
-    out = torch.empty_like(x)
-    if uses_triton(x):
+    tokens, width = residual.shape
+    out = torch.empty_like(residual)
+    if uses_triton(residual):
         from rose.kernels.triton_kernels.norm import add_layer_norm_kernel
 
         block = row_block(width)
         launch(
             add_layer_norm_kernel,
             (tokens,),
-            x,
+            residual if x is None else x,
             residual,
             weight if linear_bias is None else linear_bias,
             weight,
             bias,
             out,
-            x if bad_rows is None else bad_rows,
+            residual if bad_rows is None else bad_rows,
             eps,
             width=width,
             block=block,
+            has_x=x is not None,
             has_linear_bias=linear_bias is not None,
             contain=bad_rows is not None,
             num_warps=warps_for(block),
         )
         return out
-    total = x.float() + residual.float()
+    total = residual.float() if x is None else x.float() + residual.float()
     if linear_bias is not None:
-        total += linear_bias.float()
+        total = total + linear_bias.float()
     normed = F.layer_norm(total, (width,), weight.float(), bias.float(), eps)
     if bad_rows is not None:
         normed = torch.where(_note_bad_rows(total, bad_rows), normed, 0.0)
@@ -58,7 +60,7 @@ def add_layer_norm(
 
 
 def add_rms_norm(
-    x: torch.Tensor,
+    x: torch.Tensor | None,
     residual: torch.Tensor,
     weight: torch.Tensor,
     eps: float,
@@ -66,30 +68,31 @@ def add_rms_norm(
 ) -> torch.Tensor:
     """Adds `x` to `residual` in place and returns RMSNorm(residual), both [tokens, width].
 
-    Without `bad_rows` a NaN stays where it is.
+    `x` is None where the GEMM has added it already. Without `bad_rows` a NaN stays where it is.
     """
-    tokens, width = x.shape
-    out = torch.empty_like(x)
-    if uses_triton(x):
+    tokens, width = residual.shape
+    out = torch.empty_like(residual)
+    if uses_triton(residual):
         from rose.kernels.triton_kernels.norm import add_rms_norm_kernel
 
         block = row_block(width)
         launch(
             add_rms_norm_kernel,
             (tokens,),
-            x,
+            residual if x is None else x,
             residual,
             weight,
             out,
-            x if bad_rows is None else bad_rows,
+            residual if bad_rows is None else bad_rows,
             eps,
             width=width,
             block=block,
+            has_x=x is not None,
             contain=bad_rows is not None,
             num_warps=warps_for(block),
         )
         return out
-    total = x.float() + residual.float()
+    total = residual.float() if x is None else x.float() + residual.float()
     if bad_rows is not None:
         total = torch.where(_note_bad_rows(total, bad_rows), total, 0.0)
     residual.copy_(total)

@@ -55,6 +55,21 @@ def select_rows(
     return rows.to(dtype or x.dtype)
 
 
+def normalize_rows(x: torch.Tensor) -> torch.Tensor:
+    """Rows of Euclidean length 1, float32; a row of zeros stays zero."""
+    if uses_triton(x):
+        from rose.kernels.triton_kernels.pooling import normalize_kernel
+
+        rows, width = x.shape
+        out = torch.empty(rows, width, dtype=torch.float32, device=x.device)
+        block = row_block(width)
+        launch(
+            normalize_kernel, (rows,), x, out, width=width, block=block, num_warps=warps_for(block)
+        )
+        return out
+    return F.normalize(x.float(), dim=-1)
+
+
 def mean_rows(x: torch.Tensor, cu_seqlens: torch.Tensor, *, normalize: bool) -> torch.Tensor:
     """Mean of each sequence's rows, [sequences, width] float32; zeros for an empty slot."""
     num_sequences, (tokens, width) = cu_seqlens.shape[0] - 1, x.shape

@@ -75,17 +75,18 @@ class FusedEncoder:
         residual: torch.Tensor,
         bad_rows: torch.Tensor | None,
     ) -> torch.Tensor:
+        # The GEMMs add to the residual themselves: it is read while they compute.
         out_proj, norm = layer.attention.out_proj, layer.attention.norm
-        x = F.linear(context, out_proj.weight)
-        x = add_layer_norm(x, residual, out_proj.bias, *_parameters(norm), bad_rows)
+        residual.addmm_(context, out_proj.weight.t())
+        x = add_layer_norm(None, residual, out_proj.bias, *_parameters(norm), bad_rows)
         up_proj, down_proj = layer.feed_forward.up_proj, layer.feed_forward.down_proj
         norm = layer.feed_forward.norm
         if up_proj.activation in _GELUS and up_proj.bias is not None:
             up = linear_gelu(x, up_proj.weight, up_proj.bias, tanh=_GELUS[up_proj.activation])
         else:
             up = up_proj(x)
-        down = F.linear(up, down_proj.weight)
-        return add_layer_norm(down, x, down_proj.bias, *_parameters(norm), bad_rows)
+        x.addmm_(up, down_proj.weight.t())
+        return add_layer_norm(None, x, down_proj.bias, *_parameters(norm), bad_rows)
 
 
 def _parameters(norm: LayerNorm) -> tuple[torch.Tensor, torch.Tensor, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
 from rose.config import PoolingMode
 from rose.forward_batch import ForwardBatch
@@ -21,9 +20,7 @@ class Pooling:
 
     def __init__(self, modes: tuple[PoolingMode, ...]) -> None:
         self.modes = modes
-        self.row_choice: RowChoice | None = (
-            None if len(modes) > 1 else _ROW_CHOICES.get(modes[0])
-        )
+        self.row_choice: RowChoice | None = None if len(modes) > 1 else _ROW_CHOICES.get(modes[0])
         """The one row of each sequence that is read, if it is one."""
 
     def __call__(self, hidden: torch.Tensor, batch: ForwardBatch) -> torch.Tensor:
@@ -58,8 +55,3 @@ def _reduce(hidden: torch.Tensor, batch: ForwardBatch, reduce: str) -> torch.Ten
     return torch.segment_reduce(
         hidden, reduce, offsets=batch.cu_seqlens.long(), axis=0, unsafe=True
     )
-
-
-def normalize(rows: torch.Tensor) -> torch.Tensor:
-    """Rows of Euclidean length 1; a row of zeros stays zero."""
-    return F.normalize(rows, dim=-1)

@@ -6,8 +6,9 @@ import torch
 
 from rose.attention.base import AttentionBackend
 from rose.forward_batch import ForwardBatch
+from rose.kernels.pooling import normalize_rows
 from rose.layers.linear import Linear
-from rose.layers.pooling import Pooling, normalize
+from rose.layers.pooling import Pooling
 from rose.models.base import Backbone
 
 
@@ -33,9 +34,11 @@ class EmbeddingModel:
         """Vectors [padded_sequences, output_width] float32."""
         choice = self.pooling.row_choice
         if choice is not None:
-            rows = self.backbone(batch, attention, choice).float()
+            rows = self.backbone(batch, attention, choice)
+            if self.dense or not self.normalized:
+                rows = rows.float()
         else:
             rows = self.pooling(self.backbone(batch, attention), batch)
         for layer in self.dense:
             rows = layer(rows)
-        return normalize(rows) if self.normalized else rows
+        return normalize_rows(rows) if self.normalized else rows

@@ -93,11 +93,14 @@ class Qwen3Layer:
 
     def after_attention(
         self, context: torch.Tensor, residual: torch.Tensor, bad_rows: torch.Tensor | None
-    ) -> torch.Tensor:
-        """Adds the attention to `residual` in place and returns the feed-forward's output."""
-        x = F.linear(context, self.attention.o_weight)
-        x = add_rms_norm(x, residual, self.post_attention_norm, self.eps, bad_rows)
-        return F.linear(linear_silu_mul(x, self.gate_up_weight), self.down_weight)
+    ) -> None:
+        """Adds attention and feed-forward to `residual` in place.
+
+        The GEMMs add themselves: the residual is read while they compute.
+        """
+        residual.addmm_(context, self.attention.o_weight.t())
+        x = add_rms_norm(None, residual, self.post_attention_norm, self.eps, bad_rows)
+        residual.addmm_(linear_silu_mul(x, self.gate_up_weight), self.down_weight.t())
 
 
 class Qwen3Model:
@@ -155,19 +158,18 @@ class Qwen3Model:
         )
         for layer, following in zip(self.layers, self.layers[1:], strict=False):
             context = layer.attention(x, batch.positions, self.rope, attention)
-            x = layer.after_attention(context, residual, bad_rows)
-            x = add_rms_norm(x, residual, following.input_norm, self.eps, bad_rows)
+            layer.after_attention(context, residual, bad_rows)
+            x = add_rms_norm(None, residual, following.input_norm, self.eps, bad_rows)
         context = last.attention(x, batch.positions, self.rope, attention)
         few = batch.padded_tokens >= max(_ROW_CHOICE_MIN_TOKENS, 2 * batch.padded_sequences)
         if rows is not None and few:
             # Behind the last attention only one row of each sequence matters.
             context = select_rows(context, batch.cu_seqlens, rows)
             residual = select_rows(residual, batch.cu_seqlens, rows)
-        x = last.after_attention(context, residual, None)
+        last.after_attention(context, residual, None)
         if rows is not None and not few:
-            x = select_rows(x, batch.cu_seqlens, rows)
             residual = select_rows(residual, batch.cu_seqlens, rows)
-        x = add_rms_norm(x, residual, self.norm, self.eps, None)
+        x = add_rms_norm(None, residual, self.norm, self.eps, None)
         return mark_bad_sequences(x, batch.cu_seqlens, bad_rows, one_row=rows is not None)
 
     def _is_causal(self, config: JsonObject) -> bool:

@@ -18,7 +18,7 @@ from rose.kernels.activation import bias_gelu_, silu_mul
 from rose.kernels.attention_schedule import AttentionSchedule
 from rose.kernels.embedding import embedding_layer_norm, embedding_rms_norm
 from rose.kernels.norm import add_layer_norm, add_rms_norm, mark_bad_sequences
-from rose.kernels.pooling import mean_rows, select_rows
+from rose.kernels.pooling import mean_rows, normalize_rows, select_rows
 from rose.kernels.rope import RopeTable, qk_norm_rope_
 
 WIDTH = 48
@@ -49,11 +49,11 @@ def check_norms() -> None:
     weight, bias, linear_bias = torch.randn(WIDTH), torch.randn(WIDTH), torch.randn(WIDTH)
     x[3, 5], x[4, 0] = torch.nan, torch.inf
 
-    def layer_norm(with_bias: bool, contain: bool) -> tuple[torch.Tensor, ...]:
+    def layer_norm(with_bias: bool, contain: bool, with_x: bool) -> tuple[torch.Tensor, ...]:
         bad_rows = torch.zeros(7, dtype=torch.int32)
         out = add_layer_norm(
-            x,
-            residual,
+            x if with_x else None,
+            residual if with_x else x,
             linear_bias if with_bias else None,
             weight,
             bias,
@@ -65,15 +65,18 @@ def check_norms() -> None:
             assert not out[3].any()
         return out, bad_rows
 
-    def rms_norm(contain: bool) -> tuple[torch.Tensor, ...]:
-        bad_rows, stream = torch.zeros(7, dtype=torch.int32), residual.clone()
-        out = add_rms_norm(x, stream, weight, 1e-5, bad_rows if contain else None)
+    def rms_norm(contain: bool, with_x: bool) -> tuple[torch.Tensor, ...]:
+        bad_rows, stream = torch.zeros(7, dtype=torch.int32), (residual if with_x else x).clone()
+        out = add_rms_norm(
+            x if with_x else None, stream, weight, 1e-5, bad_rows if contain else None
+        )
         return out, stream, bad_rows
 
     for contain in (True, False):
-        for with_bias in (True, False):
-            check(lambda: layer_norm(with_bias, contain))  # noqa: B023
-        check(lambda: rms_norm(contain))  # noqa: B023
+        for with_x in (True, False):
+            for with_bias in (True, False):
+                check(lambda: layer_norm(with_bias, contain, with_x))  # noqa: B023
+            check(lambda: rms_norm(contain, with_x))  # noqa: B023
 
 
 def check_embeddings() -> None:
@@ -146,6 +149,8 @@ def check_pooling() -> None:
     for batch in (short, long):
         hidden = torch.randn(batch.padded_tokens, 300)
         cu_seqlens = batch.cu_seqlens
+        check(lambda: normalize_rows(hidden))  # noqa: B023
+        check(lambda: normalize_rows(torch.zeros(3, 300)))
         for normalize in (False, True):
             check(lambda: mean_rows(hidden, cu_seqlens, normalize=normalize))  # noqa: B023
             check(lambda: select_rows(hidden, cu_seqlens, "last", normalize=normalize))  # noqa: B023

@@ -30,6 +30,7 @@ def add_layer_norm_kernel(
     eps,
     width: tl.constexpr,
     block: tl.constexpr,
+    has_x: tl.constexpr,
     has_linear_bias: tl.constexpr,
     contain: tl.constexpr,
 ):
@@ -37,8 +38,9 @@ def add_layer_norm_kernel(
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, block)
     mask = columns < width
-    x = tl.load(x_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
-    x += tl.load(residual_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(residual_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
+    if has_x:
+        x += tl.load(x_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
     if has_linear_bias:
         x += tl.load(linear_bias_ptr + columns, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + columns, mask=mask, other=0.0).to(tl.float32)
@@ -63,23 +65,30 @@ def add_rms_norm_kernel(
     eps,
     width: tl.constexpr,
     block: tl.constexpr,
+    has_x: tl.constexpr,
     contain: tl.constexpr,
 ):
     """residual += x; out = RMSNorm(residual)."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, block)
     mask = columns < width
-    x = tl.load(x_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
-    x += tl.load(residual_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(residual_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
+    if has_x:
+        x += tl.load(x_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + columns, mask=mask, other=0.0).to(tl.float32)
     mean_square = tl.sum(x * x, 0) / width
     finite = is_finite(mean_square)
     out = x * tl.rsqrt(mean_square + eps) * weight
+    changed = mask
     if contain:
         x = tl.where(finite, x, 0.0)
         out = tl.where(finite, out, 0.0)
         tl.store(bad_rows_ptr + row, 1, mask=finite == 0)
-    tl.store(residual_ptr + row * width + columns, x.to(residual_ptr.dtype.element_ty), mask=mask)
+        if not has_x:
+            changed = mask & (finite == 0)
+    if has_x or contain:
+        x = x.to(residual_ptr.dtype.element_ty)
+        tl.store(residual_ptr + row * width + columns, x, mask=changed)
     tl.store(out_ptr + row * width + columns, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 

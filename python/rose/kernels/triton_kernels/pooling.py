@@ -33,6 +33,17 @@ def select_rows_kernel(
     tl.store(out_at, x.to(out_ptr.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def normalize_kernel(x_ptr, out_ptr, width: tl.constexpr, block: tl.constexpr):
+    """out = x / its Euclidean length, in float32."""
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, block)
+    mask = columns < width
+    x = tl.load(x_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
+    out = x / tl.maximum(tl.sqrt(tl.sum(x * x, 0)), 1e-12)
+    tl.store(out_ptr + row * width + columns, out, mask=mask)
+
+
 @triton.jit(do_not_specialize_on_alignment=["cu_seqlens_ptr"], do_not_specialize=["num_parts"])
 def partial_sum_kernel(
     x_ptr,
