@@ -45,6 +45,12 @@ class EngineConfig:
     """Attention back end."""
     num_threads: int | None = None
     """Threads of a CPU step; None leaves torch's own choice."""
+    graph_max_tokens: int = 16384
+    """Steps of up to this many tokens become CUDA graphs; larger ones run eagerly. 0 = no graphs."""
+    max_graphs: int = 512
+    """CUDA graphs kept; step shapes beyond that run eagerly."""
+    warmup_tokens: tuple[int, ...] = ()
+    """Lengths of single sequences whose graphs are captured before the server is ready."""
     num_input_slots: int = 3
     """Input buffers: one filled, one running, one whose copy may still be read."""
     served_name: str | None = None
@@ -64,6 +70,8 @@ class EngineConfig:
             ("max_batch_sequences", 1),
             ("max_length", 1),
             ("num_threads", 1),
+            ("graph_max_tokens", 0),
+            ("max_graphs", 0),
             ("num_input_slots", 3),
         ):
             value = getattr(self, name)
@@ -71,6 +79,12 @@ class EngineConfig:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
                 raise ConfigError(f"{name} must be an integer of at least {lowest}, got {value!r}")
+        for tokens in self.warmup_tokens:
+            if not 1 <= tokens <= self.max_batch_tokens:
+                raise ConfigError(
+                    f"warmup_tokens must be between 1 and max_batch_tokens "
+                    f"{self.max_batch_tokens}, got {tokens}"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,6 +96,23 @@ def serve(
     max_batch_sequences: Annotated[
         int, _option("Most sequences of one step.", "MAX_BATCH_SEQUENCES")
     ] = _ENGINE.max_batch_sequences,
+    graph_max_tokens: Annotated[
+        int,
+        _option(
+            "Steps of up to this many tokens become CUDA graphs; 0 for none.", "GRAPH_MAX_TOKENS"
+        ),
+    ] = _ENGINE.graph_max_tokens,
+    max_graphs: Annotated[
+        int, _option("CUDA graphs kept; other step shapes run eagerly.", "MAX_GRAPHS")
+    ] = _ENGINE.max_graphs,
+    warmup_tokens: Annotated[
+        list[int] | None,
+        _option(
+            "A length of single sequences to capture before the server is ready; repeatable.",
+            "WARMUP_TOKENS",
+            metavar="TOKENS",
+        ),
+    ] = None,
     max_queued_tokens: Annotated[
         int, _option("Most tokens that may wait; more is refused.", "MAX_QUEUED_TOKENS")
     ] = _SERVE.max_queued_tokens,
@@ -149,6 +166,9 @@ def serve(
             num_threads=num_threads,
             max_batch_tokens=max_batch_tokens,
             max_batch_sequences=max_batch_sequences,
+            graph_max_tokens=graph_max_tokens,
+            max_graphs=max_graphs,
+            warmup_tokens=tuple(warmup_tokens or ()),
             revision=revision,
             served_name=served_model_name,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -39,6 +40,9 @@ class CpuRunner:
 
     def compile_kernels(self) -> None:
         """Nothing is compiled on CPU."""
+
+    def warm_up(self, shapes: Iterable[tuple[int, int, int]]) -> None:
+        """Nothing depends on shapes on CPU."""
 
     def step_slot(
         self,

@@ -53,7 +53,9 @@ class CudaRunner:
         self.attention = make_attention(
             config.attention, backbone.attention_shape, dtype, self.device
         )
-        graph_config = graph_config or GraphConfig()
+        graph_config = graph_config or GraphConfig(
+            max_tokens=config.graph_max_tokens, max_graphs=config.max_graphs
+        )
         if not self.attention.capturable:
             graph_config = GraphConfig(max_tokens=0)
         buckets = token_buckets(graph_config.max_tokens)
@@ -103,20 +105,23 @@ class CudaRunner:
         length = self.layout.buffer_len(padded_tokens, padded_sequences)
         with torch.cuda.stream(self.stream), torch.inference_mode():
             output = self._ring.acquire(num_sequences * self._width)
+            output.timed_as = None
             try:
-                self._note_time(output)
                 output.start.record()
                 self._staging[:length].copy_(slot.buffer[:length], non_blocking=True)
                 batch = self._batch(padded_tokens, padded_sequences, slot.buffer)
                 batch.num_tokens = num_tokens
                 batch.num_sequences = num_sequences
                 batch.max_seqlen = max_seqlen
-                return self._finish(batch, output)
+                pending = self._finish(batch, output)
             except BaseException as error:
                 self._ring.release(output)
                 if isinstance(error, torch.AcceleratorError):
                     raise DeviceError(str(error)) from error
                 raise
+        # While the device computes: what the slot of the next step has measured.
+        self._note_time(self._ring.peek())
+        return pending
 
     def step(self, batch: ForwardBatch) -> PendingTensor:
         """Starts a step on a batch made by `ForwardBatch.from_sequences` on the host."""
@@ -179,7 +184,7 @@ class CudaRunner:
         rows, kind = self.graphs.run(key, forward)
         num_rows = batch.num_sequences
         flat = output.buffer[: num_rows * self._width].view(num_rows, self._width)
-        flat.copy_(rows[:num_rows], non_blocking=True)
+        flat.copy_(rows if rows.shape[0] == num_rows else rows[:num_rows], non_blocking=True)
         output.end.record()
         if key.tokens > self._ceiling:
             # Exact sizes would never come again.
@@ -239,11 +244,11 @@ class CudaRunner:
             _timing_event(),
         )
 
-    def _note_time(self, slot: OutputSlot) -> None:
-        """Learns from the step that used the slot before."""
-        key, slot.timed_as = slot.timed_as, None
-        if not isinstance(key, GraphKey) or not slot.end.query():
+    def _note_time(self, slot: OutputSlot | None) -> None:
+        """Learns from the step that used the slot last."""
+        if slot is None or not isinstance(slot.timed_as, GraphKey) or not slot.end.query():
             return
+        key, slot.timed_as = slot.timed_as, None
         measured = slot.start.elapsed_time(slot.end)
         known = self._predicted_ms.get(key, measured)
         self._predicted_ms[key] = known + _PREDICTION_GAIN * (measured - known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +33,9 @@ class Runner(Protocol):
 
     def compile_kernels(self) -> None:
         """Makes sure that no step will wait for a compiler; called once, after the slots are made."""
+
+    def warm_up(self, shapes: Iterable[tuple[int, int, int]]) -> None:
+        """Prepares shapes (tokens, sequences, longest) ahead of traffic."""
 
     def step(self, batch: ForwardBatch) -> LazyTensor:
         """Starts a step on a batch that lies in host memory."""
@@ -69,6 +73,7 @@ class Engine:
         self.input_slots = [self.runner.make_slot(capacity) for _ in range(config.num_input_slots)]
         self.step_slot = self.runner.step_slot
         self.runner.compile_kernels()
+        self.runner.warm_up((tokens, 1, tokens) for tokens in config.warmup_tokens)
 
     @classmethod
     def load(cls, model: str | Path, config: EngineConfig | None = None) -> Engine:

@@ -63,6 +63,10 @@ class OutputRing:
                 return slot
         return self._make_slot(num_values)
 
+    def peek(self) -> OutputSlot | None:
+        """The slot that `acquire` would hand out next, if there is one."""
+        return self._free[0] if self._free else None
+
     def release(self, slot: OutputSlot) -> None:
         """Takes a slot back. Its copy may still run: later steps are ordered behind it."""
         self._free.append(slot)
