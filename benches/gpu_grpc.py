@@ -1,0 +1,207 @@
+"""Latency and throughput of a GPU server through gRPC, with clients on the same host.
+
+    python benches/gpu_grpc.py --out benches/results/gpu_grpc.json
+
+Model directories with random weights of published shapes are written to a temporary folder and
+served by a process of its own; requests carry token ids. Latency: one client, one call at a time.
+Throughput: four client processes, calls of 100 sequences of 512 tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+import rose
+from gpu_shapes import QWEN3_06B, XLM_ROBERTA_LARGE
+from rose.checkpoint.json_object import JsonObject
+from rose.checkpoint.random_weights import RandomWeights
+from rose.models.registry import find_backbone, find_classifier
+
+SERVE = """
+import sys
+from rose.config import EngineConfig, ServeConfig
+from rose.server import serve
+sys.exit(serve(sys.argv[1], EngineConfig(device="cuda"), ServeConfig(grpc_address="127.0.0.1:0")))
+"""
+MODELS: dict[str, tuple[str, dict[str, Any], str | None]] = {
+    "bge-m3": ("XLMRobertaModel", XLM_ROBERTA_LARGE, "cls"),
+    "qwen3-0.6b-bidirectional": ("PPLXQwen3Model", QWEN3_06B, "mean"),
+    "bge-reranker-v2-m3": ("XLMRobertaForSequenceClassification", XLM_ROBERTA_LARGE, None),
+}
+EMBED_SHAPES = ((1, 16), (1, 128), (1, 512), (1, 4096))
+SCORE_SHAPES = ((5, 512), (25, 512), (50, 512))
+CLIENTS, LOAD_SEQUENCES, LOAD_LENGTH, LOAD_SECONDS = 4, 100, 512, 5.0
+
+
+class RecordedWeights(RandomWeights):
+    """Random weights that remember what was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.bfloat16, torch.device("cuda"))
+        self.tensors: dict[str, torch.Tensor] = {}
+
+    def take(self, name: str, *shape: int) -> torch.Tensor:
+        self.tensors[name] = super().take(name, *shape)
+        return self.tensors[name]
+
+
+def write_model(
+    directory: Path, architecture: str, values: dict[str, Any], pooling: str | None
+) -> None:
+    """A model directory as its publisher would lay it out."""
+    config: dict[str, Any] = {**values, "architectures": [architecture]}
+    weights = RecordedWeights()
+    if pooling is None:
+        config["id2label"] = {"0": "LABEL_0"}
+        find_classifier(architecture)(JsonObject("config.json", config), weights, 1)
+    else:
+        find_backbone(architecture)(JsonObject("config.json", config), weights)
+        kinds = ("Transformer", "Pooling", "Normalize")
+        modules = [
+            {
+                "idx": index,
+                "name": str(index),
+                "path": "" if kind == "Transformer" else f"{index}_{kind}",
+                "type": f"sentence_transformers.models.{kind}",
+            }
+            for index, kind in enumerate(kinds)
+        ]
+        (directory / "modules.json").write_text(json.dumps(modules))
+        (directory / "1_Pooling").mkdir()
+        flag = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}[pooling]
+        pooling_config = {"word_embedding_dimension": config["hidden_size"], flag: True}
+        (directory / "1_Pooling" / "config.json").write_text(json.dumps(pooling_config))
+    (directory / "config.json").write_text(json.dumps(config))
+    save_file(
+        {name: tensor.cpu() for name, tensor in weights.tensors.items()},
+        directory / "model.safetensors",
+    )
+    vocabulary = {"[UNK]": 0}
+    Tokenizer(WordLevel(vocabulary, unk_token="[UNK]")).save(str(directory / "tokenizer.json"))
+
+
+@contextmanager
+def server(directory: Path) -> Iterator[tuple[str, float]]:
+    """Address of a running server, and seconds from its start to ready."""
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE, str(directory)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.startswith("ready "):
+            raise RuntimeError(f"the server said {line!r} and ended with {process.wait(30)}")
+        address = dict(part.split("=", 1) for part in line.split()[1:])["grpc"]
+        yield address, time.perf_counter() - started
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def percentiles(milliseconds: list[float]) -> dict[str, float]:
+    ordered = sorted(milliseconds)
+    return {
+        "p50_ms": round(statistics.median(ordered), 3),
+        "p99_ms": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 3),
+        "calls": len(ordered),
+    }
+
+
+def random_ids(sequences: int, length: int, seed: int = 0) -> list[np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return list(generator.integers(3, 100_000, (sequences, length), dtype=np.uint32))
+
+
+def latency(client: rose.Client, score: bool, sequences: int, length: int) -> dict[str, Any]:
+    inputs = random_ids(sequences, length)
+    times = []
+    compute = []
+    for index in range(20 + (300 if sequences * length <= 4096 else 60)):
+        started = time.perf_counter()
+        result: Any = (
+            client.score(None, inputs, sequences=True)
+            if score
+            else client.embed(inputs, sequences=True)
+        )
+        if index >= 20:
+            times.append((time.perf_counter() - started) * 1e3)
+            compute.append(result.timings.compute_us / 1e3)
+    return {
+        "sequences": sequences,
+        "length": length,
+        **percentiles(times),
+        "compute_p50_ms": round(statistics.median(compute), 3),
+    }
+
+
+def load_client(address: str, score: bool, seed: int) -> int:
+    """Calls until the time is over; returns the tokens answered."""
+    inputs = random_ids(LOAD_SEQUENCES, LOAD_LENGTH, seed)
+    tokens = 0
+    with rose.Client(address, timeout=60) as client:
+        ends = time.perf_counter() + LOAD_SECONDS
+        while time.perf_counter() < ends:
+            if score:
+                client.score(None, inputs, sequences=True)
+            else:
+                client.embed(inputs, sequences=True)
+            tokens += LOAD_SEQUENCES * LOAD_LENGTH
+    return tokens
+
+
+def throughput(address: str, score: bool) -> dict[str, Any]:
+    with multiprocessing.get_context("spawn").Pool(CLIENTS) as pool:
+        pool.starmap(random_ids, [(1, 1)] * CLIENTS)  # imports are not part of the measurement
+        started = time.perf_counter()
+        tokens = sum(pool.starmap(load_client, [(address, score, s) for s in range(CLIENTS)]))
+        seconds = time.perf_counter() - started
+    return {"clients": CLIENTS, "ktok_per_s": round(tokens / seconds / 1e3, 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    report: dict[str, Any] = {"device": torch.cuda.get_device_name(), "models": {}}
+    for name in arguments.models:
+        architecture, values, pooling = MODELS[name]
+        score = pooling is None
+        with tempfile.TemporaryDirectory() as folder:
+            write_model(Path(folder), architecture, values, pooling)
+            torch.cuda.empty_cache()
+            with server(Path(folder)) as (address, ready_s), rose.Client(address) as client:
+                entry: dict[str, Any] = {"ready_s": round(ready_s, 2), "latency": []}
+                print(name, "ready", entry["ready_s"], flush=True)
+                for shape in SCORE_SHAPES if score else EMBED_SHAPES:
+                    entry["latency"].append(latency(client, score, *shape))
+                    print(name, entry["latency"][-1], flush=True)
+                entry["load"] = throughput(address, score)
+                print(name, entry["load"], flush=True)
+        report["models"][name] = entry
+        arguments.out.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
