@@ -122,7 +122,7 @@ pub trait Engine {
 
     /// Called by the dispatch loop around every blocking wait. An engine that holds a lock which
     /// others need (the interpreter's) releases it here.
-    fn wait(&mut self, wait: &mut dyn FnMut()) {
+    fn wait(&mut self, wait: &mut (dyn FnMut() + Send)) {
         wait();
     }
 }

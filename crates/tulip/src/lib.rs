@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod config;
 pub mod cost;
+pub mod cuda_event;
 pub mod engine;
 pub mod error;
 pub mod job;

@@ -1,0 +1,176 @@
+//! Dataclasses of `rose.config` as the structs of `tulip`, field by field.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use tulip::batch::BatchLayout;
+use tulip::config::{SchedulerConfig, ServerConfig};
+use tulip::cost::CostModel;
+use tulip::engine::{Activation, ModelInfo, Prompts, Similarity, Task};
+
+use crate::value_error;
+
+/// At this many tokens attention costs as much as the dense layers of a 0.6B model.
+const ATTENTION_PARITY_TOKENS: f64 = 4096.0;
+
+/// `rose.config.ServeConfig`.
+#[derive(FromPyObject)]
+pub(crate) struct PyServeConfig {
+    grpc_address: String,
+    max_items_per_request: usize,
+    max_message_bytes: usize,
+    max_requests_per_stream: usize,
+    max_queued_tokens: u64,
+    bulk_share: f64,
+    max_steps_in_flight: usize,
+    worker_threads: usize,
+    tokenizer_threads: usize,
+    drain_timeout: f64,
+    strict_model_name: bool,
+}
+
+/// The part of `rose.config.EngineConfig` that batching needs.
+#[derive(Clone, Copy, FromPyObject)]
+pub(crate) struct PyBatchLimits {
+    max_batch_tokens: usize,
+    max_batch_sequences: usize,
+}
+
+impl PyServeConfig {
+    pub(crate) fn into_config(self, limits: PyBatchLimits) -> PyResult<ServerConfig> {
+        let drain_timeout = Duration::try_from_secs_f64(self.drain_timeout).map_err(|error| {
+            value_error(format!("drain_timeout: {error}, is {}", self.drain_timeout))
+        })?;
+        let max_batch_tokens = limits.max_batch_tokens;
+        Ok(ServerConfig {
+            grpc_address: resolve(&self.grpc_address)?,
+            max_items_per_request: self.max_items_per_request,
+            max_message_bytes: self.max_message_bytes,
+            max_requests_per_stream: self.max_requests_per_stream,
+            worker_threads: self.worker_threads,
+            tokenizer_threads: self.tokenizer_threads,
+            drain_timeout,
+            strict_model_name: self.strict_model_name,
+            scheduler: SchedulerConfig {
+                // A batch of 512-token sequences is full by tokens and by cost at once.
+                max_batch_cost: (max_batch_tokens + max_batch_tokens / 8) as u64,
+                max_batch_tokens,
+                max_batch_sequences: limits.max_batch_sequences,
+                max_queued_tokens: self.max_queued_tokens,
+                bulk_share: self.bulk_share,
+                cost: CostModel {
+                    attention: 1.0 / ATTENTION_PARITY_TOKENS,
+                },
+                max_steps_in_flight: self.max_steps_in_flight,
+            },
+        })
+    }
+}
+
+fn resolve(address: &str) -> PyResult<SocketAddr> {
+    let mut addresses = address.to_socket_addrs().map_err(|error| {
+        value_error(format!(
+            "grpc_address: {address:?} is not HOST:PORT: {error}"
+        ))
+    })?;
+    addresses
+        .next()
+        .ok_or_else(|| value_error(format!("grpc_address: {address:?} has no address")))
+}
+
+/// `rose.config.BatchLayout`.
+#[derive(FromPyObject)]
+struct PyBatchLayout {
+    token_buckets: Vec<usize>,
+    sequence_tiers: Vec<usize>,
+    token_types: bool,
+    position_offset: u32,
+}
+
+/// `rose.config.ModelInfo`.
+#[derive(FromPyObject)]
+pub(crate) struct PyModelInfo {
+    name: String,
+    architecture: String,
+    task: String,
+    output_width: usize,
+    max_sequence_tokens: usize,
+    vocab_size: u32,
+    pooling: String,
+    normalized: bool,
+    similarity: String,
+    activation: String,
+    labels: Vec<String>,
+    positive_label: usize,
+    matryoshka_dimensions: Vec<u32>,
+    prompts: BTreeMap<String, String>,
+    default_prompt_name: Option<String>,
+    strip: bool,
+    lower_case: bool,
+    dtype: String,
+    device: String,
+    fingerprint: String,
+    tokenizer_json: Vec<u8>,
+    layout: PyBatchLayout,
+}
+
+impl PyModelInfo {
+    pub(crate) fn into_info(self) -> PyResult<ModelInfo> {
+        let task = match self.task.as_str() {
+            "embed" => Task::Embed,
+            "score" => Task::Score,
+            "classify" => Task::Classify,
+            other => return Err(unknown("task", other)),
+        };
+        let similarity = match self.similarity.as_str() {
+            "cosine" => Similarity::Cosine,
+            "dot" => Similarity::Dot,
+            "euclidean" => Similarity::Euclidean,
+            "manhattan" => Similarity::Manhattan,
+            other => return Err(unknown("similarity", other)),
+        };
+        let activation = match self.activation.as_str() {
+            "identity" => Activation::Identity,
+            "sigmoid" => Activation::Sigmoid,
+            "softmax" => Activation::Softmax,
+            other => return Err(unknown("activation", other)),
+        };
+        Ok(ModelInfo {
+            name: self.name,
+            architecture: self.architecture,
+            task,
+            output_width: self.output_width,
+            max_sequence_tokens: self.max_sequence_tokens,
+            vocab_size: self.vocab_size,
+            pooling: self.pooling,
+            normalized: self.normalized,
+            similarity,
+            activation,
+            labels: self.labels,
+            positive_label: self.positive_label,
+            matryoshka_dimensions: self.matryoshka_dimensions,
+            prompts: Prompts {
+                named: self.prompts,
+                default_name: self.default_prompt_name,
+            },
+            strip: self.strip,
+            lower_case: self.lower_case,
+            dtype: self.dtype,
+            device: self.device,
+            fingerprint: self.fingerprint,
+            tokenizer_json: self.tokenizer_json.into(),
+            layout: BatchLayout {
+                token_buckets: self.layout.token_buckets,
+                sequence_tiers: self.layout.sequence_tiers,
+                token_types: self.layout.token_types,
+                position_offset: self.layout.position_offset,
+            },
+        })
+    }
+}
+
+fn unknown(field: &str, value: &str) -> PyErr {
+    value_error(format!("ModelInfo.{field}: unknown value {value:?}"))
+}

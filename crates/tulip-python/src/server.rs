@@ -1,0 +1,185 @@
+//! The class `rose._tulip.Server`: a port from birth, an engine once it is loaded.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+use rose_telemetry::LogFormat;
+use tulip::config::{SchedulerConfig, ServerConfig};
+use tulip::dispatch::{Dispatch, RunEnd};
+use tulip::server::{ServeError, Server};
+
+use crate::config::{PyBatchLimits, PyModelInfo, PyServeConfig};
+use crate::engine::{EngineParts, PyEngine};
+use crate::value_error;
+
+/// Sends logs to stderr. Returns false when they already go somewhere.
+#[pyfunction]
+pub(crate) fn init_logging(level: &str, format: &str) -> PyResult<bool> {
+    let format: LogFormat = format.parse().map_err(value_error)?;
+    rose_telemetry::init(level, format).map_err(value_error)
+}
+
+/// See `_tulip.pyi`.
+#[pyclass(name = "Server", module = "rose._tulip", frozen)]
+pub(crate) struct PyServer {
+    server: Server,
+    scheduler: SchedulerConfig,
+    drain_timeout: Duration,
+    process: u32,
+    engine: Mutex<EngineState>,
+    engine_ended: Condvar,
+}
+
+/// What became of the engine thread.
+enum EngineState {
+    Absent,
+    Running(Dispatch),
+    Ended(RunEnd),
+}
+
+#[pymethods]
+impl PyServer {
+    #[new]
+    fn new(py: Python<'_>, config: PyServeConfig, engine_config: PyBatchLimits) -> PyResult<Self> {
+        let config: ServerConfig = config.into_config(engine_config)?;
+        let (scheduler, drain_timeout) = (config.scheduler.clone(), config.drain_timeout);
+        let server = py
+            .detach(|| Server::bind(config))
+            .map_err(|error| serve_error(&error))?;
+        Ok(Self {
+            server,
+            scheduler,
+            drain_timeout,
+            process: std::process::id(),
+            engine: Mutex::new(EngineState::Absent),
+            engine_ended: Condvar::new(),
+        })
+    }
+
+    #[getter]
+    fn address(&self) -> String {
+        self.server.local_addr().to_string()
+    }
+
+    fn run_engine(
+        &self,
+        py: Python<'_>,
+        engine: &Bound<'_, PyAny>,
+        on_serving: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.check_process()?;
+        let info = engine
+            .getattr("info")?
+            .extract::<PyModelInfo>()?
+            .into_info()?;
+        let parts = EngineParts::new(engine, info.clone())?;
+        let dispatch = Dispatch::new(self.scheduler.clone());
+        {
+            let mut state = self.engine.lock();
+            if !matches!(*state, EngineState::Absent) {
+                return Err(PyRuntimeError::new_err("this server has an engine already"));
+            }
+            *state = EngineState::Running(dispatch.clone());
+        }
+        let ended = EndOnDrop { server: self };
+        let set = py.detach(|| self.server.set_model(info, dispatch.clone()));
+        set.map_err(|error| serve_error(&error))?;
+        on_serving.call0()?;
+        let end = dispatch.run(&mut PyEngine::new(py, parts));
+        if let RunEnd::Fatal(message) = &end {
+            tracing::error!(message, "the engine has failed");
+            py.detach(|| self.server.set_unhealthy(message));
+        }
+        ended.with(end);
+        Ok(())
+    }
+
+    fn wait(&self, py: Python<'_>, timeout: f64) -> PyResult<Option<String>> {
+        let timeout = seconds("timeout", timeout)?;
+        Ok(py.detach(|| {
+            let mut state = self.engine.lock();
+            if !matches!(*state, EngineState::Ended(_)) {
+                self.engine_ended.wait_for(&mut state, timeout);
+            }
+            match &*state {
+                EngineState::Ended(RunEnd::Fatal(message)) => Some(message.clone()),
+                EngineState::Ended(RunEnd::Closed) => Some(String::new()),
+                EngineState::Absent | EngineState::Running(_) => None,
+            }
+        }))
+    }
+
+    fn begin_drain(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_process()?;
+        py.detach(|| self.server.begin_drain());
+        Ok(())
+    }
+
+    #[pyo3(signature = (timeout = None))]
+    fn shutdown(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        self.check_process()?;
+        let grace = timeout.map_or(Ok(self.drain_timeout), |timeout| {
+            seconds("timeout", timeout)
+        })?;
+        Ok(py.detach(|| {
+            let clean = self.server.shutdown(grace);
+            let dispatch = match &*self.engine.lock() {
+                EngineState::Running(dispatch) => dispatch.clone(),
+                EngineState::Absent | EngineState::Ended(_) => return clean,
+            };
+            // Calls have ended: what is left in the queue is wanted by nobody.
+            dispatch.abort("shut down");
+            clean
+        }))
+    }
+}
+
+impl PyServer {
+    /// Threads do not survive a fork: a forked child must not wait for them.
+    fn check_process(&self) -> PyResult<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        Err(PyRuntimeError::new_err(
+            "this server was started by another process: it does not survive a fork",
+        ))
+    }
+}
+
+/// Tells `wait` that the engine thread has ended, however it ended.
+struct EndOnDrop<'a> {
+    server: &'a PyServer,
+}
+
+impl EndOnDrop<'_> {
+    fn with(self, end: RunEnd) {
+        *self.server.engine.lock() = EngineState::Ended(end);
+    }
+}
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        let mut state = self.server.engine.lock();
+        if !matches!(*state, EngineState::Ended(_)) {
+            *state = EngineState::Ended(RunEnd::Fatal("the engine thread ended early".into()));
+        }
+        drop(state);
+        self.server.engine_ended.notify_all();
+    }
+}
+
+fn seconds(name: &str, value: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|error| value_error(format!("{name}: {error}, is {value}")))
+}
+
+fn serve_error(error: &ServeError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        ServeError::Config(_) | ServeError::Model(_) => value_error(message),
+        ServeError::Bind { .. } | ServeError::Threads { .. } => PyOSError::new_err(message),
+        ServeError::Reflection(_) | ServeError::Stopping => PyRuntimeError::new_err(message),
+    }
+}

@@ -1,0 +1,73 @@
+"""The native part: Tulip, the gRPC server, on threads of its own inside this process."""
+
+from collections.abc import Callable
+from typing import final
+
+from rose.config import EngineConfig, ServeConfig
+from rose.engine import Engine
+
+__version__: str
+
+def init_logging(level: str, format: str) -> bool:
+    """Sends the native part's logs to stderr.
+
+    Args:
+        level: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `tulip=debug,info`.
+        format: `text` or `json`.
+
+    Returns:
+        False when logs already go somewhere; nothing is changed then.
+
+    Raises:
+        ValueError: the level or the format is unknown.
+    """
+
+@final
+class Server:
+    """A gRPC server on its port. It answers UNAVAILABLE until an engine runs.
+
+    All methods release the interpreter while they wait.
+    """
+
+    def __init__(self, config: ServeConfig, engine_config: EngineConfig) -> None:
+        """Takes the port and starts to answer.
+
+        Of `engine_config` only `max_batch_tokens` and `max_batch_sequences` are read.
+
+        Raises:
+            ValueError: an option cannot be; the message begins with its name.
+            OSError: the port is taken or the address is not ours.
+        """
+
+    @property
+    def address(self) -> str:
+        """`HOST:PORT` where it listens, with the port that the system chose."""
+
+    def run_engine(self, engine: Engine, on_serving: Callable[[], object]) -> None:
+        """Serves `engine`, and runs its steps on the calling thread until `shutdown`.
+
+        `on_serving` is called once calls are answered.
+
+        The one thread that runs Python: make it a thread of its own.
+
+        Raises:
+            ValueError: `engine.info` or the tokenizer cannot be used.
+            RuntimeError: there is an engine already, or the server is stopping.
+        """
+
+    def wait(self, timeout: float) -> str | None:
+        """Waits until the engine ends, at most `timeout` seconds.
+
+        Returns:
+            None while it runs, an empty string when it was shut down, else why it failed.
+        """
+
+    def begin_drain(self) -> None:
+        """Reports NOT_SERVING and refuses new calls; calls in flight go on."""
+
+    def shutdown(self, timeout: float | None = None) -> bool:
+        """Drains, then stops. Waits up to `timeout` seconds (`drain_timeout` if None).
+
+        Returns:
+            Whether all calls in flight had ended by themselves.
+        """
