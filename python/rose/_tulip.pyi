@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import final
 
 from rose.config import EngineConfig, ServeConfig
-from rose.engine import Engine
+from rose.engine.engine import Engine
 
 __version__: str
 

@@ -20,7 +20,7 @@ from rose.errors import ConfigError, RoseError
 from rose.logs import configure_logging
 
 if TYPE_CHECKING:
-    from rose.engine import Engine
+    from rose.engine.engine import Engine
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ def serve(
             # The port first: better to know now than after minutes of loading.
             server = Server(config, engine_config)
             # Imported late: torch takes seconds, the port must not wait for it.
-            from rose.engine import Engine
+            from rose.engine.engine import Engine
 
             engine = Engine.load(model, engine_config)
             server.start(engine)

@@ -30,6 +30,10 @@ _ONEDNN_POST_OPS = {
     "tanh": ("tanh", ""),
 }
 
+# Rows up to which the plain float32 GEMM wins on CPU: 9 rows 632 against 885 µs for the four
+# layers of MiniLM, 32 rows 902 against 1088, 64 rows 1310 against 1401 (GELU not counted).
+_PLAIN_ROWS = 40
+
 
 class Linear:
     """y = activation(x Wᵀ + b) [+ residual], x [tokens, in_features]."""
@@ -56,25 +60,34 @@ class Linear:
 
 
 class PackedLinear(Linear):
-    """On CPU: the weight in oneDNN's own blocked layout, epilogue inside the GEMM."""
+    """On CPU: the weight in oneDNN's own blocked layout, epilogue inside the GEMM.
+
+    A float32 layer keeps the plain weight too: for a handful of rows MKL's GEMM is a quarter
+    faster than oneDNN's. In bfloat16 oneDNN is the faster one at any size.
+    """
 
     def __init__(
         self, weight: torch.Tensor, bias: torch.Tensor | None, activation: str | None = None
     ) -> None:
         super().__init__(weight, bias, activation)
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
+        self._plain_rows = _PLAIN_ROWS if weight.dtype == torch.float32 else 0
+        if not self._plain_rows:
+            self.weight = self._packed
         self._post_op, self._algorithm = _ONEDNN_POST_OPS[activation]
 
     def __call__(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
         """[tokens, out_features]; `residual` has that shape too."""
         y: torch.Tensor
-        if residual is None:
+        if x.shape[0] <= self._plain_rows:
+            y = super().__call__(x, residual)
+        elif residual is None:
             y = torch.ops.mkldnn._linear_pointwise(
-                x, self.weight, self.bias, self._post_op, [], self._algorithm
+                x, self._packed, self.bias, self._post_op, [], self._algorithm
             )
         elif self.activation is None:
             y = torch.ops.mkldnn._linear_pointwise.binary(
-                x, residual, self.weight, self.bias, "add"
+                x, residual, self._packed, self.bias, "add"
             )
         else:
             y = self(x) + residual

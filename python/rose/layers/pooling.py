@@ -34,9 +34,11 @@ class Pooling:
             return hidden.index_select(0, starts.clamp(max=hidden.shape[0] - 1)).float()
         if mode == "last_token":
             return hidden.index_select(0, (ends - 1).clamp(min=0)).float()
-        lengths = (ends - starts).clamp(min=1).unsqueeze(1)
         if mode == "mean" and hidden.is_cuda:
             return mean_rows(hidden, batch.cu_seqlens, normalize=False)
+        if mode == "mean" and batch.padded_sequences == 1:
+            return hidden.mean(0, keepdim=True, dtype=torch.float32)
+        lengths = (ends - starts).clamp(min=1).unsqueeze(1)
         if mode == "max":
             return _reduce(hidden.float(), batch, "max").clamp(min=_LOWEST)
         if mode == "weighted_mean":
