@@ -148,11 +148,6 @@ def test_nobody_there_is_status_1() -> None:
     refused(rose("info", "--address", "127.0.0.1:1"), 1, "127.0.0.1:1")
 
 
-def test_a_taken_port_is_named_before_the_model_is_looked_for(tulip: Any) -> None:
-    done = rose("serve", "/no/such/model", "--grpc-address", tulip.address)
-    refused(done, 2, f"--grpc-address: cannot listen on {tulip.address}: Address already in use")
-
-
 def test_options_of_serve_come_from_the_environment_and_never_from_kubernetes() -> None:
     done = rose("serve", "m", env={"ROSE_SERVE_DTYPE": "int3"})
     refused(done, 2, "--dtype must be one of")

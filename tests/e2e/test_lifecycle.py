@@ -145,8 +145,8 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
         assert time.monotonic() < deadline, "did not come true"
 
 
-def test_a_taken_port_is_told(minilm: Any, cross_encoder_directory: Path) -> None:
-    done = rose("serve", str(cross_encoder_directory), "--grpc-address", minilm.address)
+def test_a_taken_port_is_told_before_the_model_is_looked_for(minilm: Any) -> None:
+    done = rose("serve", "/no/such/model", "--grpc-address", minilm.address)
     refused(done, "--grpc-address", minilm.address, "in use")
 
 

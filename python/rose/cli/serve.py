@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import socket
+import re
+from dataclasses import fields
 from typing import Annotated, Any
 
 import typer
 
 from rose.cli.failure import UsageError
 from rose.config import EngineConfig, ServeConfig
-from rose.errors import ConfigError
+from rose.errors import ConfigError, RoseError
 
 # Options whose name differs from the field that they fill.
 _OPTION_OF_FIELD = {"served_name": "served_model_name"}
@@ -23,6 +24,8 @@ def _option(help_text: str, name: str, *flags: str, **settings: Any) -> Any:  # 
     """
     return typer.Option(*flags, help=help_text, envvar=f"ROSE_SERVE_{name}", **settings)
 
+
+_FIELDS = {field.name for config in (EngineConfig, ServeConfig) for field in fields(config)}
 
 _ENGINE = EngineConfig()
 _SERVE = ServeConfig()
@@ -188,29 +191,18 @@ def serve(
         )
     except ConfigError as error:
         raise UsageError(_with_option_name(str(error))) from None
-    _check_port(serve_config.grpc_address)
-
     from rose.server import serve as serve_model
 
-    return serve_model(model, engine_config, serve_config) or 0
+    try:
+        return serve_model(model, engine_config, serve_config)
+    except RoseError as error:
+        raise UsageError(_with_option_name(str(error))) from error
 
 
 def _with_option_name(message: str) -> str:
     """A message that begins with a field's name, with the option's name instead."""
-    field, separator, rest = message.partition(" ")
-    option = _OPTION_OF_FIELD.get(field, field).replace("_", "-")
-    return f"--{option}{separator}{rest}"
-
-
-def _check_port(address: str) -> None:
-    """Says at once that the port cannot be had, not after minutes of loading a model."""
-    host, _, port = address.rpartition(":")
-    try:
-        family, _, _, _, where = socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(where)
-    except OSError as error:
-        raise UsageError(f"--grpc-address: cannot listen on {address}: {error.strerror}") from None
+    name = re.match(r"\w+", message)
+    if name is None or name[0] not in _FIELDS:
+        return message
+    option = _OPTION_OF_FIELD.get(name[0], name[0]).replace("_", "-")
+    return f"--{option}{message[name.end() :]}"
