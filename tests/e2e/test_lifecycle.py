@@ -76,7 +76,7 @@ def test_logs_are_json_when_asked_for(serve: Any, cross_encoder_directory: Path)
 
 def test_work_in_flight_is_finished_before_the_end(serve: Any) -> None:
     with serve("demo", "--max-batch-tokens", "2048") as server:
-        documents = ["word " * 200] * 300
+        documents = ["word " * 200] * 120
         answers: list[Any] = []
 
         def ask() -> None:
@@ -92,14 +92,14 @@ def test_work_in_flight_is_finished_before_the_end(serve: Any) -> None:
     assert status == 0
     (answer,) = answers
     assert answer.ok.all()
-    assert len(answer.scores) == 300
+    assert len(answer.scores) == 120
 
 
 def test_a_draining_server_takes_no_new_work(serve: Any) -> None:
     with serve("demo", "--max-batch-tokens", "2048") as server:
         with Client(server.address, timeout=120, retry=NO_RETRY) as client:
             client.score("q", ["d"])
-            asking = threading.Thread(target=lambda: client.score("q", ["word " * 200] * 300))
+            asking = threading.Thread(target=lambda: client.score("q", ["word " * 200] * 120))
             asking.start()
             wait_for(lambda: client.score("q", ["d"]).load.queued_sequences > 0)
             server.process.send_signal(signal.SIGTERM)

@@ -80,6 +80,16 @@ def reference(minilm_directory: Path) -> SentenceTransformer:
     return SentenceTransformer(str(minilm_directory), device="cpu")
 
 
+QUERY = "Which fox jumps over which dog?"
+
+
+@pytest.fixture(scope="module")
+def reference_vectors(reference: SentenceTransformer) -> npt.NDArray[Any]:
+    """Of the query, then of all texts: the slow half of this file, done once."""
+    vectors: npt.NDArray[Any] = reference.encode([QUERY, *varied_texts()])
+    return vectors
+
+
 @pytest.fixture(scope="module")
 def client(minilm: Any) -> Iterator[Client]:
     with Client(minilm.address, timeout=120) as client:
@@ -94,12 +104,12 @@ def rows_close(ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> None:
 
 
 def test_embeddings_equal_sentence_transformers(
-    client: Client, reference: SentenceTransformer
+    client: Client, reference_vectors: npt.NDArray[Any]
 ) -> None:
     texts = varied_texts()
     result = client.embed(texts)
     assert result.ok.all()
-    rows_close(result.embeddings, reference.encode(texts))
+    rows_close(result.embeddings, reference_vectors[1:])
     cut = {report.index for report in result.truncations}
     assert texts.index("word " * 600) in cut
     assert texts.index("a") not in cut
@@ -118,12 +128,12 @@ def test_token_ids_equal_sentence_transformers(
         assert sequence.token_ids.tolist() == expected, repr(text[:80])
 
 
-def test_scores_are_cosine_similarities(client: Client, reference: SentenceTransformer) -> None:
+def test_scores_are_cosine_similarities(
+    client: Client, reference_vectors: npt.NDArray[Any]
+) -> None:
     texts = varied_texts()
-    query = "Which fox jumps over which dog?"
-    vectors = reference.encode([query, *texts])
-    expected = vectors[1:] @ vectors[0]
-    result = client.score(query, texts)
+    expected = reference_vectors[1:] @ reference_vectors[0]
+    result = client.score(QUERY, texts)
     assert np.abs(result.scores - expected).max() <= 1e-5
     order = sorted(range(len(texts)), key=lambda i: (-float(result.scores[i]), i))
     assert list(result.ranking) == order
@@ -143,8 +153,8 @@ def test_cross_encoder_logits_equal_transformers(serve: Any, cross_encoder_direc
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    query = "Which fox jumps over which dog?"
-    documents = varied_texts()[:120]
+    query = QUERY
+    documents = varied_texts()[:80]
     model = AutoModelForSequenceClassification.from_pretrained(cross_encoder_directory).eval()
     tokenizer = AutoTokenizer.from_pretrained(cross_encoder_directory)
     # Lists, as CrossEncoder passes them: alone, an empty second text would be taken for none.
