@@ -1,18 +1,17 @@
 """Latency and throughput of a GPU server through gRPC, with clients on the same host.
 
+    cargo build --release -p rose-benches
     python benches/gpu_grpc.py --out benches/results/gpu_grpc.json
 
 Model directories with random weights of published shapes are written to a temporary folder and
 served by a process of its own; requests carry token ids. Latency: one client, one call at a time.
-Throughput: four client processes, calls of 100 sequences of 512 tokens.
+Throughput: four connections of the load client, calls of 100 sequences of 512 tokens.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,13 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-import rose
 from gpu_shapes import QWEN3_06B, XLM_ROBERTA_LARGE
 from rose.checkpoint.json_object import JsonObject
 from rose.checkpoint.random_weights import RandomWeights
@@ -119,70 +116,22 @@ def server(directory: Path) -> Iterator[tuple[str, float]]:
             process.kill()
 
 
-def percentiles(milliseconds: list[float]) -> dict[str, float]:
-    ordered = sorted(milliseconds)
-    return {
-        "p50_ms": round(statistics.median(ordered), 3),
-        "p99_ms": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 3),
-        "calls": len(ordered),
-    }
-
-
-def random_ids(sequences: int, length: int, seed: int = 0) -> list[np.ndarray]:
-    generator = np.random.default_rng(seed)
-    return list(generator.integers(3, 100_000, (sequences, length), dtype=np.uint32))
-
-
-def latency(client: rose.Client, score: bool, sequences: int, length: int) -> dict[str, Any]:
-    inputs = random_ids(sequences, length)
-    times = []
-    compute = []
-    for index in range(20 + (300 if sequences * length <= 4096 else 60)):
-        started = time.perf_counter()
-        result: Any = (
-            client.score(None, inputs, sequences=True)
-            if score
-            else client.embed(inputs, sequences=True)
-        )
-        if index >= 20:
-            times.append((time.perf_counter() - started) * 1e3)
-            compute.append(result.timings.compute_us / 1e3)
-    return {
-        "sequences": sequences,
-        "length": length,
-        **percentiles(times),
-        "compute_p50_ms": round(statistics.median(compute), 3),
-    }
-
-
-def load_client(address: str, score: bool, seed: int) -> int:
-    """Calls until the time is over; returns the tokens answered."""
-    inputs = random_ids(LOAD_SEQUENCES, LOAD_LENGTH, seed)
-    tokens = 0
-    with rose.Client(address, timeout=60) as client:
-        ends = time.perf_counter() + LOAD_SECONDS
-        while time.perf_counter() < ends:
-            if score:
-                client.score(None, inputs, sequences=True)
-            else:
-                client.embed(inputs, sequences=True)
-            tokens += LOAD_SEQUENCES * LOAD_LENGTH
-    return tokens
-
-
-def throughput(address: str, score: bool) -> dict[str, Any]:
-    with multiprocessing.get_context("spawn").Pool(CLIENTS) as pool:
-        pool.starmap(random_ids, [(1, 1)] * CLIENTS)  # imports are not part of the measurement
-        started = time.perf_counter()
-        tokens = sum(pool.starmap(load_client, [(address, score, s) for s in range(CLIENTS)]))
-        seconds = time.perf_counter() - started
-    return {"clients": CLIENTS, "ktok_per_s": round(tokens / seconds / 1e3, 1)}
+def load(client: Path, address: str, score: bool, **options: float) -> dict[str, Any]:
+    """What the load client measured."""
+    command = [str(client), "--address", address, "--task", "score" if score else "embed"]
+    for name, value in options.items():
+        command += [f"--{name}", str(value)]
+    result: dict[str, Any] = json.loads(subprocess.check_output(command, text=True, timeout=120))
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", default=list(MODELS))
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--client", type=Path, default=Path("target/release/rose-load"), help="the load client"
+    )
     arguments = parser.parse_args()
     report: dict[str, Any] = {"device": torch.cuda.get_device_name(), "models": {}}
     for name in arguments.models:
@@ -191,13 +140,21 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             write_model(Path(folder), architecture, values, pooling)
             torch.cuda.empty_cache()
-            with server(Path(folder)) as (address, ready_s), rose.Client(address) as client:
+            with server(Path(folder)) as (address, ready_s):
                 entry: dict[str, Any] = {"ready_s": round(ready_s, 2), "latency": []}
                 print(name, "ready", entry["ready_s"], flush=True)
-                for shape in SCORE_SHAPES if score else EMBED_SHAPES:
-                    entry["latency"].append(latency(client, score, *shape))
-                    print(name, entry["latency"][-1], flush=True)
-                entry["load"] = throughput(address, score)
+                for sequences, length in SCORE_SHAPES if score else EMBED_SHAPES:
+                    calls = 500 if sequences * length <= 4096 else 100
+                    measured = load(
+                        arguments.client, address, score,
+                        sequences=sequences, length=length, calls=calls,
+                    )  # fmt: skip
+                    entry["latency"].append(measured)
+                    print(name, measured, flush=True)
+                entry["load"] = load(
+                    arguments.client, address, score, sequences=LOAD_SEQUENCES,
+                    length=LOAD_LENGTH, clients=CLIENTS, seconds=LOAD_SECONDS,
+                )  # fmt: skip
                 print(name, entry["load"], flush=True)
         report["models"][name] = entry
         arguments.out.write_text(json.dumps(report, indent=1))

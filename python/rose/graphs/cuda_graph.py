@@ -45,6 +45,9 @@ class GraphCapture:
         Raises:
             RuntimeError: something in it cannot be captured.
         """
+        # Each thread has a handle of its own, and making one inside a capture fails: the first
+        # eager run of this shape may have been on another thread.
+        torch.cuda.current_blas_handle()
         pool_before = torch.cuda.memory_reserved(self._device)
         free_before, _ = torch.cuda.mem_get_info(self._device)
         graph = torch.cuda.CUDAGraph()
@@ -52,7 +55,7 @@ class GraphCapture:
         try:
             output = forward()
         except BaseException:
-            _abandon(graph)
+            self._abandon(graph)
             raise
         graph.capture_end()
         free_after, _ = torch.cuda.mem_get_info(self._device)
@@ -60,11 +63,13 @@ class GraphCapture:
         self.pool_bytes += pool_growth
         return CudaGraph(graph, output, max(0, free_before - free_after - pool_growth))
 
-
-def _abandon(graph: torch.cuda.CUDAGraph) -> None:
-    try:
-        graph.capture_end()
-    except RuntimeError:
-        # The failure that is being reported has already invalidated the capture.
-        return
-    graph.reset()
+    def _abandon(self, graph: torch.cuda.CUDAGraph) -> None:
+        try:
+            graph.capture_end()
+        except RuntimeError:
+            # The failure that is being reported has already invalidated the capture. The
+            # allocator must be told, or it would take the next capture for a nested one.
+            index = torch.cuda.current_device() if self._device.index is None else self._device.index
+            torch._C._cuda_endAllocateToPool(index, self._pool)
+            return
+        graph.reset()
