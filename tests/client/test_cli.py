@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -207,6 +208,22 @@ def test_embed_shows_progress_when_asked_to(tulip: Any) -> None:
     assert done.returncode == 0
     assert "100" in done.stderr
     assert "texts/s" in done.stderr
+
+
+def test_embed_of_a_long_file_shows_progress_on_a_terminal(tulip: Any, tmp_path: Path) -> None:
+    embed_of_stream(tulip)
+    texts, output = tmp_path / "texts.txt", tmp_path / "vectors.npy"
+    texts.write_text("a\n" * 1500)
+    terminal, ours = pty.openpty()
+    command = [sys.executable, "-m", "rose.cli", "embed", str(texts), "-o", str(output)]
+    subprocess.run(
+        [*command, "--address", tulip.address], stdout=ours, stderr=ours, timeout=60, check=True
+    )
+    os.close(ours)
+    shown = os.read(terminal, 65536).decode()
+    os.close(terminal)
+    assert "100%" in shown
+    assert "texts/s" in shown
 
 
 def test_a_text_that_fails_is_told_and_the_others_are_written(tulip: Any, tmp_path: Path) -> None:

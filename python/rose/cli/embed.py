@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -157,7 +158,17 @@ def _bar(file: str, wanted: bool | None) -> tqdm[Any]:
     total = _count_lines(file)
     if wanted is None:
         wanted = sys.stderr.isatty() and (total is None or total >= MANY_LINES)
-    return tqdm(total=total, unit=" texts", unit_scale=True, file=sys.stderr, disable=not wanted)
+    columns, lines = shutil.get_terminal_size((80, 24))
+    return tqdm(
+        total=total,
+        unit=" texts",
+        unit_scale=True,
+        file=sys.stderr,
+        # tqdm's own look at a terminal that does not know its size finds no room for a bar.
+        ncols=columns,
+        nrows=lines,
+        disable=not wanted,
+    )
 
 
 def _count_lines(file: str) -> int | None:
