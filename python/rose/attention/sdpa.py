@@ -36,8 +36,17 @@ class SdpaAttention(AttentionBackend):
         self._runs: list[_Run] = []
         self._grouped_queries = shape.num_heads != shape.num_kv_heads
 
+    @property
+    def runs(self) -> list[tuple[int, int, int]]:
+        """First token row, number of sequences and tokens of each, for every run of the plan."""
+        return [(run.start, run.num_sequences, run.seqlen) for run in self._runs]
+
     def plan(self, batch: ForwardBatch) -> None:
         """Finds the runs of equal length."""
+        if batch.padded_sequences == 1:
+            tokens = batch.padded_tokens
+            self._runs = [_Run(0, tokens, 1, tokens, self._window_mask(tokens))]
+            return
         lengths = np.diff(batch.cu_seqlens_cpu)
         changes = np.flatnonzero(np.diff(lengths)) + 1
         firsts = np.concatenate(([0], changes)).tolist()

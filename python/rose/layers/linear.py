@@ -70,24 +70,24 @@ class PackedLinear(Linear):
         self, weight: torch.Tensor, bias: torch.Tensor | None, activation: str | None = None
     ) -> None:
         super().__init__(weight, bias, activation)
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
-        self._plain_rows = _PLAIN_ROWS if weight.dtype == torch.float32 else 0
-        if not self._plain_rows:
-            self.weight = self._packed
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
+        self.plain_rows = _PLAIN_ROWS if weight.dtype == torch.float32 else 0
+        if not self.plain_rows:
+            self.weight = self.packed
         self._post_op, self._algorithm = _ONEDNN_POST_OPS[activation]
 
     def __call__(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
         """[tokens, out_features]; `residual` has that shape too."""
         y: torch.Tensor
-        if x.shape[0] <= self._plain_rows:
+        if x.shape[0] <= self.plain_rows:
             y = super().__call__(x, residual)
         elif residual is None:
             y = torch.ops.mkldnn._linear_pointwise(
-                x, self._packed, self.bias, self._post_op, [], self._algorithm
+                x, self.packed, self.bias, self._post_op, [], self._algorithm
             )
         elif self.activation is None:
             y = torch.ops.mkldnn._linear_pointwise.binary(
-                x, residual, self._packed, self.bias, "add"
+                x, residual, self.packed, self.bias, "add"
             )
         else:
             y = self(x) + residual

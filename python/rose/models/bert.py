@@ -13,6 +13,7 @@ from rose.layers.embedding import BertEmbeddings
 from rose.layers.fused_encoder import FusedEncoder
 from rose.layers.linear import load_linear
 from rose.layers.norm import LayerNorm
+from rose.layers.packed_encoder import PackedEncoder
 from rose.models.base import WeightSource
 
 
@@ -135,7 +136,11 @@ class BertModel:
             )
             for index in range(config.integer("num_hidden_layers"))
         ]
-        self.fused = FusedEncoder(self) if weights.device.type == "cuda" else None
+        self.fused: FusedEncoder | PackedEncoder | None = None
+        if weights.device.type == "cuda":
+            self.fused = FusedEncoder(self)
+        elif PackedEncoder.fits(self):
+            self.fused = PackedEncoder(self)
 
     def __call__(
         self, batch: ForwardBatch, attention: AttentionBackend, rows: RowChoice | None = None
