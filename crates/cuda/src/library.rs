@@ -146,10 +146,18 @@ fn open_library() -> Result<Library, DriverError> {
         // SAFETY: the driver's initializers have no preconditions.
         match unsafe { Library::new(name) } {
             Ok(library) => return Ok(library),
-            Err(error) => last = error.to_string(),
+            Err(error) => last = described(&error),
         }
     }
     Err(DriverError::Library(last))
+}
+
+/// The loader's own words, which are the error's source: the error says only which call failed.
+fn described(error: &libloading::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
 }
 
 /// # Safety
@@ -158,7 +166,7 @@ unsafe fn symbol<T: Copy>(library: &Library, name: &CStr) -> Result<T, DriverErr
     // SAFETY: passed on to the caller.
     match unsafe { library.get::<T>(name.to_bytes_with_nul()) } {
         Ok(symbol) => Ok(*symbol),
-        Err(error) => Err(DriverError::Library(error.to_string())),
+        Err(error) => Err(DriverError::Library(described(&error))),
     }
 }
 
