@@ -56,7 +56,7 @@ demo: install ## Score real documents with a real model over gRPC
 test: test-rust test-parity test-python ## Every Rust and Python test
 
 test-rust: runtime-environment
-	cargo test --workspace --locked
+	cargo test --workspace --locked --no-fail-fast
 
 # Token ids against transformers, which only Python has.
 PARITY_CASES := target/tokenization-parity.jsonl
