@@ -35,7 +35,9 @@ SERVE = """
 import sys
 from rose.config import EngineConfig, ServeConfig
 from rose.server import serve
-sys.exit(serve(sys.argv[1], EngineConfig(device="cuda"), ServeConfig(grpc_address="127.0.0.1:0")))
+engine = EngineConfig(device="cuda", max_batch_tokens=int(sys.argv[2]))
+spin_us = int(sys.argv[3]) if sys.argv[3] else None
+sys.exit(serve(sys.argv[1], engine, ServeConfig(grpc_address="127.0.0.1:0", spin_us=spin_us)))
 """
 MODELS: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "bge-m3": ("XLMRobertaModel", XLM_ROBERTA_LARGE, "cls"),
@@ -95,11 +97,18 @@ def write_model(
 
 
 @contextmanager
-def server(directory: Path) -> Iterator[tuple[str, float]]:
+def server(
+    directory: Path, max_batch_tokens: int, spin_us: int | None
+) -> Iterator[tuple[str, float]]:
     """Address of a running server, and seconds from its start to ready."""
     started = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(directory)], stdout=subprocess.PIPE, text=True
+        [
+            *(sys.executable, "-c", SERVE, str(directory), str(max_batch_tokens)),
+            "" if spin_us is None else str(spin_us),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None
@@ -132,18 +141,31 @@ def main() -> None:
     parser.add_argument(
         "--client", type=Path, default=Path("target/release/rose-load"), help="the load client"
     )
+    parser.add_argument("--max-batch-tokens", type=int, default=16384)
+    parser.add_argument("--spin-us", type=int)
+    parser.add_argument("--only-load", action="store_true", help="no latencies")
     arguments = parser.parse_args()
-    report: dict[str, Any] = {"device": torch.cuda.get_device_name(), "models": {}}
+    report: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%d"),
+        "max_batch_tokens": arguments.max_batch_tokens,
+        "spin_us": arguments.spin_us,
+        "models": {},
+    }
     for name in arguments.models:
         architecture, values, pooling = MODELS[name]
         score = pooling is None
         with tempfile.TemporaryDirectory() as folder:
             write_model(Path(folder), architecture, values, pooling)
             torch.cuda.empty_cache()
-            with server(Path(folder)) as (address, ready_s):
+            options = (arguments.max_batch_tokens, arguments.spin_us)
+            with server(Path(folder), *options) as (address, ready_s):
                 entry: dict[str, Any] = {"ready_s": round(ready_s, 2), "latency": []}
                 print(name, "ready", entry["ready_s"], flush=True)
-                for sequences, length in SCORE_SHAPES if score else EMBED_SHAPES:
+                for sequences, length in (
+                    () if arguments.only_load else SCORE_SHAPES if score else EMBED_SHAPES
+                ):
                     calls = 500 if sequences * length <= 4096 else 100
                     measured = load(
                         arguments.client, address, score,

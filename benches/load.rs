@@ -175,7 +175,8 @@ fn percentile(values: &mut [f64], share: f64) -> f64 {
     values.get(at.min(last)).copied().unwrap_or(f64::NAN)
 }
 
-#[tokio::main]
+/// One thread: the client's own hand-overs are not what is measured.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let options: &'static Options = Box::leak(Box::new(Options::parse(std::env::args().skip(1))?));
     let tasks: Vec<_> = (0..options.clients)

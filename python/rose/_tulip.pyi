@@ -8,12 +8,12 @@ from rose.engine.engine import Engine
 
 __version__: str
 
-def init_logging(level: str, format: str) -> bool:
+def init_logging(level: str, log_format: str) -> bool:
     """Sends the native part's logs to stderr.
 
     Args:
         level: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `tulip=debug,info`.
-        format: `text` or `json`.
+        log_format: `text` or `json`.
 
     Returns:
         False when logs already go somewhere; nothing is changed then.

@@ -29,6 +29,7 @@ pub(crate) struct PyServeConfig {
     tokenizer_threads: usize,
     drain_timeout: f64,
     strict_model_name: bool,
+    spin_us: Option<u64>,
 }
 
 /// The part of `rose.config.EngineConfig` that batching needs.
@@ -38,7 +39,25 @@ pub(crate) struct PyBatchLimits {
     max_batch_sequences: usize,
 }
 
+/// Short steps of a GPU are worth it, where there are cores to spare.
+const GPU_SPIN: Duration = Duration::from_millis(2);
+const GPU_SPIN_CORES: usize = 8;
+
+/// The spin where the configuration names none.
+pub(crate) fn default_spin(device: &str) -> Duration {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if device.starts_with("cuda") && cores >= GPU_SPIN_CORES {
+        GPU_SPIN
+    } else {
+        Duration::ZERO
+    }
+}
+
 impl PyServeConfig {
+    pub(crate) fn names_spin(&self) -> bool {
+        self.spin_us.is_some()
+    }
+
     pub(crate) fn into_config(self, limits: PyBatchLimits) -> PyResult<ServerConfig> {
         let drain_timeout = Duration::try_from_secs_f64(self.drain_timeout).map_err(|error| {
             value_error(format!("drain_timeout: {error}, is {}", self.drain_timeout))
@@ -64,6 +83,7 @@ impl PyServeConfig {
                     attention: 1.0 / ATTENTION_PARITY_TOKENS,
                 },
                 max_steps_in_flight: self.max_steps_in_flight,
+                spin: Duration::from_micros(self.spin_us.unwrap_or(0)),
             },
         })
     }

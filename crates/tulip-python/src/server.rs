@@ -10,14 +10,14 @@ use tulip::config::{SchedulerConfig, ServerConfig};
 use tulip::dispatch::{Dispatch, RunEnd};
 use tulip::server::{ServeError, Server};
 
-use crate::config::{PyBatchLimits, PyModelInfo, PyServeConfig};
+use crate::config::{PyBatchLimits, PyModelInfo, PyServeConfig, default_spin};
 use crate::engine::{EngineParts, PyEngine};
 use crate::value_error;
 
 /// Sends logs to stderr. Returns false when they already go somewhere.
 #[pyfunction]
-pub(crate) fn init_logging(level: &str, format: &str) -> PyResult<bool> {
-    let format: LogFormat = format.parse().map_err(value_error)?;
+pub(crate) fn init_logging(level: &str, log_format: &str) -> PyResult<bool> {
+    let format: LogFormat = log_format.parse().map_err(value_error)?;
     rose_telemetry::init(level, format).map_err(value_error)
 }
 
@@ -26,6 +26,7 @@ pub(crate) fn init_logging(level: &str, format: &str) -> PyResult<bool> {
 pub(crate) struct PyServer {
     server: Server,
     scheduler: SchedulerConfig,
+    names_spin: bool,
     drain_timeout: Duration,
     process: u32,
     engine: Mutex<EngineState>,
@@ -43,6 +44,7 @@ enum EngineState {
 impl PyServer {
     #[new]
     fn new(py: Python<'_>, config: PyServeConfig, engine_config: PyBatchLimits) -> PyResult<Self> {
+        let names_spin = config.names_spin();
         let config: ServerConfig = config.into_config(engine_config)?;
         let (scheduler, drain_timeout) = (config.scheduler.clone(), config.drain_timeout);
         let server = py
@@ -51,6 +53,7 @@ impl PyServer {
         Ok(Self {
             server,
             scheduler,
+            names_spin,
             drain_timeout,
             process: std::process::id(),
             engine: Mutex::new(EngineState::Absent),
@@ -75,7 +78,11 @@ impl PyServer {
             .extract::<PyModelInfo>()?
             .into_info()?;
         let parts = EngineParts::new(engine, info.clone())?;
-        let dispatch = Dispatch::new(self.scheduler.clone());
+        let mut scheduler = self.scheduler.clone();
+        if !self.names_spin {
+            scheduler.spin = default_spin(&info.device);
+        }
+        let dispatch = Dispatch::new(scheduler);
         {
             let mut state = self.engine.lock();
             if !matches!(*state, EngineState::Absent) {

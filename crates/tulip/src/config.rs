@@ -22,6 +22,9 @@ pub struct SchedulerConfig {
     pub cost: CostModel,
     /// Steps handed to the engine and not finished.
     pub max_steps_in_flight: usize,
+    /// How long the engine thread and one network thread stay awake after a request or a step,
+    /// so that the next one need not wake them. Costs up to two busy cores; zero = sleep at once.
+    pub spin: Duration,
 }
 
 impl Default for SchedulerConfig {
@@ -34,6 +37,7 @@ impl Default for SchedulerConfig {
             bulk_share: 0.1,
             cost: CostModel::TOKENS,
             max_steps_in_flight: 2,
+            spin: Duration::ZERO,
         }
     }
 }

@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::awake::Awake;
 use crate::batch::{Batch, BatchLayout};
 use crate::config::SchedulerConfig;
 use crate::engine::{Engine, StepError};
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     work: Condvar,
     /// Notified whenever nothing waits and nothing runs.
     idle: Notify,
+    pub(crate) awake: Arc<Awake>,
 }
 
 #[derive(Debug)]
@@ -79,6 +81,7 @@ impl Dispatch {
     /// An empty queue. Nothing runs until [`Dispatch::run`] is called on the engine thread.
     #[must_use]
     pub fn new(config: SchedulerConfig) -> Self {
+        let awake = Awake::new(config.spin);
         let state = State {
             scheduler: Scheduler::new(config),
             running_tokens: 0,
@@ -92,6 +95,7 @@ impl Dispatch {
                 state: Mutex::new(state),
                 work: Condvar::new(),
                 idle: Notify::new(),
+                awake,
             }),
         }
     }
@@ -119,6 +123,7 @@ impl Dispatch {
         let (job, reply) = Job::new(submission, arrived);
         let job = Arc::new(job);
         self.shared.enqueue(&job)?;
+        self.shared.awake.keep_worker();
         let mut cancel = CancelOnDrop {
             shared: &self.shared,
             job: Some(job),
@@ -156,6 +161,7 @@ impl Dispatch {
         let mut state = self.shared.state.lock();
         state.stopped.get_or_insert_with(|| "shutting down".into());
         drop(state);
+        self.shared.awake.arrived();
         self.shared.work.notify_all();
     }
 
@@ -279,6 +285,7 @@ impl Shared {
         let tokens_per_second = state.pace.tokens_per_second();
         state.scheduler.admit(Arc::clone(job), tokens_per_second)?;
         drop(state);
+        self.awake.arrived();
         self.work.notify_one();
         Ok(())
     }
@@ -286,6 +293,7 @@ impl Shared {
     /// Blocks until a batch can start; `None` when there is no more.
     fn next_batch(&self) -> Option<Batch> {
         let mut state = self.state.lock();
+        let mut spun = false;
         loop {
             if state.broken.is_some() {
                 return None;
@@ -294,7 +302,14 @@ impl Shared {
                 if state.stopped.is_some() {
                     return None;
                 }
-                self.work.wait(&mut state);
+                if !spun {
+                    spun = true;
+                    let seen = self.awake.arrivals();
+                    MutexGuard::unlocked(&mut state, || self.awake.spin_for_arrival(seen));
+                } else {
+                    self.work.wait(&mut state);
+                    spun = false;
+                }
                 continue;
             }
             if state.steps_in_flight >= state.scheduler.config().max_steps_in_flight {
@@ -340,6 +355,7 @@ impl Shared {
             .step_finished(step.started.into_std(), now, step.batch.num_tokens());
         self.notify_if_idle(&state);
         drop(state);
+        self.awake.touch();
         self.work.notify_one();
     }
 
@@ -361,6 +377,7 @@ impl Shared {
         for job in jobs {
             job.fail(Error::Unavailable(reason.clone()));
         }
+        self.awake.arrived();
         self.work.notify_all();
     }
 }

@@ -18,6 +18,7 @@ pub mod step_metrics;
 mod waiter;
 
 mod activation;
+mod awake;
 mod connection;
 mod deadline;
 mod endpoint;

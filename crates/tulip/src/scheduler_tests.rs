@@ -14,6 +14,7 @@ fn config(max_batch_tokens: usize, max_queued_tokens: u64) -> SchedulerConfig {
         bulk_share: 0.25,
         cost: CostModel::TOKENS,
         max_steps_in_flight: 2,
+        spin: Duration::ZERO,
     }
 }
 

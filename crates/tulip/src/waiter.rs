@@ -13,7 +13,7 @@ use crate::engine::StepError;
 use crate::lazy_tensor::{Event, LazyTensor};
 
 /// A sleep ends up to this much late.
-const SLEEP_OVERSHOOT: Duration = Duration::from_micros(120);
+const SLEEP_OVERSHOOT: Duration = Duration::from_micros(250);
 /// Spinning goes on this long past the predicted finish before it blocks.
 const SPIN_AFTER: Duration = Duration::from_micros(400);
 
@@ -33,9 +33,9 @@ pub(crate) fn run(pending: &Receiver<Pending>, shared: &Arc<Shared>) {
         expected,
     }) = pending.recv()
     {
-        let waited = output
-            .event()
-            .map_or(Ok(()), |event| wait_for(event, expected));
+        let waited = output.event().map_or(Ok(()), |event| {
+            wait_for(event, expected, || shared.awake.wake_worker())
+        });
         match waited {
             Ok(()) => step.complete(&output),
             Err(error) => {
@@ -71,11 +71,17 @@ impl WaitPlan {
     }
 }
 
-fn wait_for(event: &dyn Event, expected: Option<Instant>) -> Result<(), StepError> {
+/// `soon` is called once, shortly before the expected end.
+fn wait_for(
+    event: &dyn Event,
+    expected: Option<Instant>,
+    soon: impl FnOnce(),
+) -> Result<(), StepError> {
     let plan = WaitPlan::new(Instant::now(), expected);
     if !plan.sleep.is_zero() {
         std::thread::sleep(plan.sleep);
     }
+    soon();
     if let Some(spin_until) = plan.spin_until {
         while Instant::now() < spin_until {
             if event.is_complete()? {
@@ -136,7 +142,7 @@ mod tests {
     #[test]
     fn without_a_prediction_it_blocks_at_once() {
         let event = counted(0);
-        wait_for(&event, None).unwrap();
+        wait_for(&event, None, || ()).unwrap();
         assert_eq!(event.blocks.into_inner(), 1);
         assert_eq!(event.polls.into_inner(), 0);
     }
@@ -144,7 +150,7 @@ mod tests {
     #[test]
     fn spinning_ends_with_the_event() {
         let event = counted(3);
-        wait_for(&event, Some(Instant::now())).unwrap();
+        wait_for(&event, Some(Instant::now()), || ()).unwrap();
         assert_eq!(event.polls.into_inner(), 4);
         assert_eq!(event.blocks.into_inner(), 0);
     }
@@ -152,7 +158,7 @@ mod tests {
     #[test]
     fn a_late_event_is_blocked_on() {
         let event = counted(usize::MAX);
-        wait_for(&event, Some(Instant::now())).unwrap();
+        wait_for(&event, Some(Instant::now()), || ()).unwrap();
         assert_eq!(event.blocks.into_inner(), 1);
     }
 }

@@ -146,6 +146,15 @@ def serve(
             metavar="SECONDS",
         ),
     ] = _SERVE.drain_timeout,
+    spin_us: Annotated[
+        int | None,
+        _option(
+            "How long two threads stay awake after a request or a step; 2000 on a GPU host "
+            "with 8 cores, else 0.",
+            "SPIN_US",
+            metavar="MICROSECONDS",
+        ),
+    ] = None,
     log_level: Annotated[
         str, _option("error, warn, info, debug or trace.", "LOG_LEVEL", metavar="LEVEL")
     ] = _SERVE.log_level,
@@ -186,6 +195,7 @@ def serve(
             tokenizer_threads=tokenizer_threads,
             drain_timeout=drain_timeout,
             strict_model_name=strict_model_name,
+            spin_us=spin_us,
             log_level=log_level,  # type: ignore[arg-type]
             log_format=log_format,  # type: ignore[arg-type]
         )

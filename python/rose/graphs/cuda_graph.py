@@ -47,7 +47,7 @@ class GraphCapture:
         """
         # Each thread has a handle of its own, and making one inside a capture fails: the first
         # eager run of this shape may have been on another thread.
-        torch.cuda.current_blas_handle()
+        torch.cuda.current_blas_handle()  # type: ignore[no-untyped-call]
         pool_before = torch.cuda.memory_reserved(self._device)
         free_before, _ = torch.cuda.mem_get_info(self._device)
         graph = torch.cuda.CUDAGraph()
@@ -69,7 +69,9 @@ class GraphCapture:
         except RuntimeError:
             # The failure that is being reported has already invalidated the capture. The
             # allocator must be told, or it would take the next capture for a nested one.
-            index = torch.cuda.current_device() if self._device.index is None else self._device.index
+            index = (
+                torch.cuda.current_device() if self._device.index is None else self._device.index
+            )
             torch._C._cuda_endAllocateToPool(index, self._pool)
             return
         graph.reset()
