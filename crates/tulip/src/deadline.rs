@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use http::HeaderMap;
 use tokio::time::Instant;
-use tonic::metadata::MetadataMap;
 
 use crate::error::{Error, Result};
 
@@ -18,10 +18,10 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Reads the timeout of a call that arrives now.
-    pub(crate) fn of_call(metadata: &MetadataMap) -> Result<Self> {
+    /// Reads the timeout of a call whose headers arrive now.
+    pub(crate) fn of_call(headers: &HeaderMap) -> Result<Self> {
         let arrived = Instant::now();
-        let Some(value) = metadata.get("grpc-timeout") else {
+        let Some(value) = headers.get("grpc-timeout") else {
             return Ok(Self { arrived, at: None });
         };
         let timeout = value.to_str().ok().and_then(parse).ok_or_else(|| {
@@ -49,6 +49,17 @@ impl Deadline {
                 Ok(result) => result,
                 Err(_) => Err(self.exceeded()),
             },
+        }
+    }
+
+    /// Waits until the deadline has passed: without one for ever.
+    pub(crate) async fn passed(&self) -> Error {
+        match self.at {
+            None => std::future::pending().await,
+            Some(at) => {
+                tokio::time::sleep_until(at).await;
+                self.exceeded()
+            }
         }
     }
 
@@ -83,10 +94,10 @@ fn parse(value: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn metadata(timeout: &str) -> MetadataMap {
-        let mut metadata = MetadataMap::new();
-        metadata.insert("grpc-timeout", timeout.parse().unwrap());
-        metadata
+    fn headers(timeout: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("grpc-timeout", timeout.parse().unwrap());
+        headers
     }
 
     #[test]
@@ -109,7 +120,7 @@ mod tests {
         for text in ["", "5", "S", "-1S", "+1S", "1.5S", "5x", "5 S", "5é"] {
             assert_eq!(parse(text), None, "{text:?}");
         }
-        let error = Deadline::of_call(&metadata("-5S")).unwrap_err();
+        let error = Deadline::of_call(&headers("-5S")).unwrap_err();
         let expected = "grpc-timeout: must be digits and one of H M S m u n, is \"-5S\"";
         assert_eq!(error.to_string(), expected);
     }
@@ -122,7 +133,7 @@ mod tests {
             "99999999999999999999999S",
         ] {
             assert_eq!(
-                Deadline::of_call(&metadata(text)).unwrap().at,
+                Deadline::of_call(&headers(text)).unwrap().at,
                 None,
                 "{text}"
             );
@@ -131,13 +142,13 @@ mod tests {
 
     #[test]
     fn zero_has_passed_already() {
-        let error = Deadline::of_call(&metadata("0n")).unwrap_err();
+        let error = Deadline::of_call(&headers("0n")).unwrap_err();
         assert_eq!(error, Error::DeadlineExceeded { waited_ms: 0 });
     }
 
     #[tokio::test(start_paused = true)]
     async fn work_is_dropped_at_the_deadline() {
-        let deadline = Deadline::of_call(&metadata("20m")).unwrap();
+        let deadline = Deadline::of_call(&headers("20m")).unwrap();
         let error = deadline
             .limit(std::future::pending::<Result<()>>())
             .await

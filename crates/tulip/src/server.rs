@@ -22,7 +22,7 @@ use crate::dispatch::Dispatch;
 use crate::endpoint::{Endpoint, SERVICE_NAME};
 use crate::engine::ModelInfo;
 pub use crate::service::ModelError;
-use crate::service::{ServiceState, TulipService};
+use crate::service::ServiceState;
 
 /// After the last call: time for its answer to leave the socket's buffers.
 const FLUSH_TIME: Duration = Duration::from_secs(1);
@@ -103,7 +103,7 @@ impl Server {
         let connections = TaskTracker::new();
         let stop = Stop::default();
         let endpoint = Endpoint::new(
-            TulipService::new(Arc::clone(&state)),
+            Arc::clone(&state),
             routes(&health)?,
             calls.clone(),
             max_message_bytes,
@@ -153,6 +153,12 @@ impl Server {
             self.set_health(ServingStatus::NotServing);
         }
         Ok(())
+    }
+
+    /// Calls of Tulip that have begun to arrive and whose answer has not left.
+    #[must_use]
+    pub fn calls_in_flight(&self) -> usize {
+        self.calls.len()
     }
 
     /// Reports NOT_SERVING and answers new calls with UNAVAILABLE; calls in flight go on.

@@ -19,7 +19,6 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
-use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tulip_proto::v1::tulip_server::Tulip;
 use tulip_proto::v1::{
@@ -97,6 +96,16 @@ impl ServiceState {
         self.stopping.is_cancelled()
     }
 
+    /// Waits until no more requests are taken; what those are told that come too late.
+    pub(crate) async fn stopped(&self) -> Error {
+        self.stopping.cancelled().await;
+        match self.serving() {
+            Err(error) => error,
+            // Not reached: `stop` sets the phase before it cancels.
+            Ok(_) => Error::Unavailable("stopping".into()),
+        }
+    }
+
     fn serving(&self) -> Result<Arc<Serving>> {
         match &*self.phase.read() {
             Phase::Serving(serving) => Ok(Arc::clone(serving)),
@@ -106,9 +115,11 @@ impl ServiceState {
     }
 
     /// What a call needs, if it may be worked on.
-    fn admit(&self, metadata: &MetadataMap) -> Result<(Arc<Serving>, Deadline)> {
+    fn admit<T>(&self, request: &Request<T>) -> Result<(Arc<Serving>, Deadline)> {
         let serving = self.serving()?;
-        Ok((serving, Deadline::of_call(metadata)?))
+        let deadline = request.extensions().get::<Result<Deadline>>();
+        let missing = || Error::Internal("the call has no time of arrival".into());
+        Ok((serving, deadline.ok_or_else(missing)?.clone()?))
     }
 }
 
@@ -151,7 +162,7 @@ impl Tulip for TulipService {
         request: Request<ScoreRequest>,
     ) -> Result<Response<ScoreResponse>, Status> {
         recorded(score::METHOD, async {
-            let (serving, deadline) = self.state.admit(request.metadata())?;
+            let (serving, deadline) = self.state.admit(&request)?;
             deadline
                 .limit(score::score(&serving, request.into_inner(), &deadline))
                 .await
@@ -164,7 +175,7 @@ impl Tulip for TulipService {
         request: Request<EmbedRequest>,
     ) -> Result<Response<EmbedResponse>, Status> {
         recorded(embed::METHOD, async {
-            let (serving, deadline) = self.state.admit(request.metadata())?;
+            let (serving, deadline) = self.state.admit(&request)?;
             deadline
                 .limit(embed::embed(&serving, request.into_inner(), &deadline))
                 .await
@@ -178,7 +189,7 @@ impl Tulip for TulipService {
         &self,
         request: Request<Streaming<ScoreRequest>>,
     ) -> Result<Response<Self::ScoreStreamStream>, Status> {
-        let (_, deadline) = self.state.admit(request.metadata())?;
+        let (_, deadline) = self.state.admit(&request)?;
         let answers = stream::answers::<stream::Score>(&self.state, request.into_inner(), deadline);
         Ok(Response::new(Box::pin(answers)))
     }
@@ -189,7 +200,7 @@ impl Tulip for TulipService {
         &self,
         request: Request<Streaming<EmbedRequest>>,
     ) -> Result<Response<Self::EmbedStreamStream>, Status> {
-        let (_, deadline) = self.state.admit(request.metadata())?;
+        let (_, deadline) = self.state.admit(&request)?;
         let answers = stream::answers::<stream::Embed>(&self.state, request.into_inner(), deadline);
         Ok(Response::new(Box::pin(answers)))
     }
@@ -199,7 +210,7 @@ impl Tulip for TulipService {
         request: Request<TokenizeRequest>,
     ) -> Result<Response<TokenizeResponse>, Status> {
         recorded(tokenize::METHOD, async {
-            let (serving, deadline) = self.state.admit(request.metadata())?;
+            let (serving, deadline) = self.state.admit(&request)?;
             deadline
                 .limit(tokenize::tokenize(&serving, request.into_inner()))
                 .await
@@ -212,7 +223,7 @@ impl Tulip for TulipService {
         request: Request<GetModelRequest>,
     ) -> Result<Response<GetModelResponse>, Status> {
         recorded(model::METHOD, async {
-            let (serving, _) = self.state.admit(request.metadata())?;
+            let (serving, _) = self.state.admit(&request)?;
             model::get_model(&serving, request.get_ref())
         })
         .await

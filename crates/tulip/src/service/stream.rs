@@ -7,7 +7,6 @@ use futures_util::stream::unfold;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_stream::Stream;
-use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 use tulip_proto::v1::{
     EmbedRequest, EmbedResponse, EmbedStreamResponse, ScoreRequest, ScoreResponse,
@@ -118,7 +117,6 @@ pub(crate) fn answers<M: StreamMethod>(
 ) -> impl Stream<Item = Result<M::Answer, Status>> + Send + use<M> {
     let call = StreamCall::<M> {
         max_in_flight: state.config.max_requests_per_stream,
-        stopping: state.stopping.clone(),
         state: Arc::clone(state),
         requests,
         in_flight: JoinSet::new(),
@@ -138,7 +136,6 @@ struct StreamCall<M: StreamMethod> {
     max_in_flight: usize,
     deadline: Deadline,
     expiry: Option<Pin<Box<Sleep>>>,
-    stopping: CancellationToken,
     /// Set once no more is read: how the stream ends after the last answer.
     end: Option<Result<(), Status>>,
 }
@@ -166,11 +163,8 @@ impl<M: StreamMethod> StreamCall<M> {
                     self.expiry = None;
                     self.end = Some(Err(self.deadline.exceeded().into()));
                 }
-                () = self.stopping.cancelled(), if reading => {
-                    self.end = Some(match self.state.serving() {
-                        Ok(_) => Ok(()),
-                        Err(error) => Err(error.into()),
-                    });
+                error = self.state.stopped(), if reading => {
+                    self.end = Some(Err(error.into()));
                 }
                 request = self.requests.message(), if reading && self.in_flight.len() < self.max_in_flight => {
                     match request {

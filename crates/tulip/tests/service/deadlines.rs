@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use prost::Message as _;
 use tonic::{Code, Request};
 use tulip::engine::Task;
 use tulip::fake_engine::{FakeEngine, Gate, StepLog};
 
+use crate::raw::score_stalled;
 use crate::support::{TestServer, info, score_request, soon};
 
 /// A server whose first step is held at the gate by a call in flight.
@@ -96,6 +99,19 @@ async fn a_deadline_in_time_is_met() {
             .len(),
         1
     );
+}
+
+#[tokio::test]
+async fn a_request_that_never_ends_has_a_deadline_too() {
+    let server = TestServer::start(FakeEngine::new(info(Task::Score, 1)));
+    let channel = server.channel().await;
+    let whole = Bytes::from(score_request("w1", ["w2"]).encode_to_vec());
+    for message in [None, Some(whole)] {
+        // So many digits that the client lets them pass, or it would give up first.
+        let call = score_stalled(&channel, message, Some("000000030m"));
+        let status = soon(call).await.unwrap_err();
+        assert_eq!(status.code(), Code::DeadlineExceeded, "{status}");
+    }
 }
 
 /// Lets other tasks run until the condition holds.

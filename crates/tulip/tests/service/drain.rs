@@ -11,6 +11,8 @@ use tulip::fake_engine::{FakeEngine, Gate};
 use tulip_proto::v1::ScoreRequest;
 use tulip_proto::v1::score_stream_response::Outcome;
 
+use crate::deadlines::until;
+use crate::raw::score_stalled;
 use crate::support::{TestServer, info, score_request, soon};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -98,6 +100,20 @@ async fn an_idle_stream_and_a_health_watch_do_not_hold_the_server() {
 
     assert!(server.server.shutdown(LONG));
     let status = soon(answers.message()).await.unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::Unavailable, "unavailable: draining")
+    );
+}
+
+#[tokio::test]
+async fn a_request_that_never_ends_does_not_hold_the_server() {
+    let server = TestServer::start(FakeEngine::new(info(Task::Score, 1)));
+    let channel = server.channel().await;
+    let stalled = tokio::spawn(async move { score_stalled(&channel, None, None).await });
+    soon(until(|| server.server.calls_in_flight() == 1)).await;
+    assert!(server.server.shutdown(LONG), "nothing was worked on");
+    let status = soon(stalled).await.unwrap().unwrap_err();
     assert_eq!(
         (status.code(), status.message()),
         (Code::Unavailable, "unavailable: draining")
