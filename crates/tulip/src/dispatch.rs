@@ -11,16 +11,15 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::awake::Awake;
-use crate::batch::{Batch, BatchLayout};
+use crate::batch::Batch;
 use crate::config::SchedulerConfig;
 use crate::engine::{Engine, StepError};
 use crate::error::{Error, Result};
 use crate::job::{Job, JobOutput, Submission};
-use crate::lazy_tensor::LazyTensor;
 use crate::pace::Pace;
 use crate::scheduler::Scheduler;
-use crate::step_metrics;
-use crate::waiter::{self, Pending};
+use crate::step_in_flight::StepInFlight;
+use crate::waiter::{Pending, Waiter};
 
 /// What waits and what runs, at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -192,35 +191,30 @@ impl Dispatch {
             let mut next = None;
             engine.wait(&mut || next = self.shared.next_batch());
             let Some(batch) = next else { break };
-            let step = StepInFlight {
-                shared: Arc::clone(&self.shared),
-                layout: Arc::clone(&layout),
-                batch,
-                started: Instant::now(),
-                finished: false,
-            };
-            let result = engine.step(&step.batch);
+            let step = StepInFlight::new(&self.shared, &layout, batch);
+            let result = engine.step(step.batch());
             match result {
                 Ok(output) if output.event().is_none() => step.complete(&output),
                 Ok(output) => {
                     let expected = self.shared.state.lock().pace.step_enqueued(
-                        step.started.into_std(),
+                        step.started().into_std(),
                         std::time::Instant::now(),
                         output.predicted(),
                     );
                     let waiter = match &mut waiter {
                         Some(waiter) => waiter,
-                        none => match Waiter::spawn(&self.shared) {
-                            Ok(spawned) => none.insert(spawned),
-                            Err(error) => {
-                                self.shared
-                                    .break_down(&format!("no waiter thread: {error}"));
-                                break;
+                        none => {
+                            match Waiter::spawn(&self.shared, self.shared.max_steps_in_flight()) {
+                                Ok(spawned) => none.insert(spawned),
+                                Err(error) => {
+                                    self.shared
+                                        .break_down(&format!("no waiter thread: {error}"));
+                                    break;
+                                }
                             }
-                        },
+                        }
                     };
-                    // The channel holds more than may be in flight. A lost waiter fails the step.
-                    let _ = waiter.pending.send(Pending {
+                    waiter.send(Pending {
                         step,
                         output,
                         expected,
@@ -247,36 +241,11 @@ impl Dispatch {
     }
 }
 
-/// The waiter thread and the way to it.
-struct Waiter {
-    pending: crossbeam_channel::Sender<Pending>,
-    done: crossbeam_channel::Receiver<()>,
-}
-
-impl Waiter {
-    fn spawn(shared: &Arc<Shared>) -> std::io::Result<Self> {
-        let capacity = shared.state.lock().scheduler.config().max_steps_in_flight + 1;
-        let (pending, receiver) = crossbeam_channel::bounded(capacity);
-        let (finished, done) = crossbeam_channel::bounded::<()>(1);
-        let shared = Arc::clone(shared);
-        std::thread::Builder::new()
-            .name("tulip-waiter".into())
-            .spawn(move || {
-                waiter::run(&receiver, &shared);
-                drop(finished);
-            })?;
-        Ok(Self { pending, done })
-    }
-
-    /// Waits until every step handed over is complete.
-    fn join(self) {
-        drop(self.pending);
-        // Nothing is ever sent: the receiver wakes when the thread drops its end.
-        let _ = self.done.recv();
-    }
-}
-
 impl Shared {
+    fn max_steps_in_flight(&self) -> usize {
+        self.state.lock().scheduler.config().max_steps_in_flight
+    }
+
     fn enqueue(&self, job: &Arc<Job>) -> Result<()> {
         let mut state = self.state.lock();
         if let Some(reason) = state.broken.as_ref().or(state.stopped.as_ref()) {
@@ -345,14 +314,15 @@ impl Shared {
         }
     }
 
-    fn step_finished(&self, step: &StepInFlight) {
+    /// A step has left the engine, for better or worse.
+    pub(crate) fn step_finished(&self, started: Instant, num_tokens: usize) {
         let mut state = self.state.lock();
         state.steps_in_flight -= 1;
-        state.running_tokens -= step.batch.num_tokens() as u64;
+        state.running_tokens -= num_tokens as u64;
         let now = std::time::Instant::now();
         state
             .pace
-            .step_finished(step.started.into_std(), now, step.batch.num_tokens());
+            .step_finished(started.into_std(), now, num_tokens);
         self.notify_if_idle(&state);
         drop(state);
         self.awake.touch();
@@ -379,49 +349,6 @@ impl Shared {
         }
         self.awake.arrived();
         self.work.notify_all();
-    }
-}
-
-/// A step that the engine has; accounts for itself.
-pub(crate) struct StepInFlight {
-    shared: Arc<Shared>,
-    layout: Arc<BatchLayout>,
-    batch: Batch,
-    started: Instant,
-    finished: bool,
-}
-
-impl StepInFlight {
-    /// Hands the rows to their jobs.
-    pub(crate) fn complete(mut self, output: &LazyTensor) {
-        step_metrics::step_finished(&self.layout, &self.batch, self.started.elapsed());
-        match self.batch.complete(output, &self.layout, self.started) {
-            Ok(()) => self.finished = true,
-            Err(error) => self.fail(&error),
-        }
-    }
-
-    /// Fails every job of the step.
-    pub(crate) fn fail(mut self, error: &StepError) {
-        tracing::error!(%error, sequences = self.batch.num_sequences(), tokens = self.batch.num_tokens(), "step failed");
-        step_metrics::step_failed();
-        self.batch.fail(&match error {
-            StepError::Batch(message) => Error::Internal(format!("the step failed: {message}")),
-            StepError::Fatal(message) => {
-                Error::Unavailable(format!("the engine has failed: {message}"))
-            }
-        });
-        self.finished = true;
-    }
-}
-
-impl Drop for StepInFlight {
-    fn drop(&mut self) {
-        if !self.finished {
-            self.batch
-                .fail(&Error::Internal("the step was lost".into()));
-        }
-        self.shared.step_finished(self);
     }
 }
 

@@ -5,6 +5,7 @@ use super::*;
 use crate::engine::Task;
 use crate::fake_engine::{FakeEngine, FakeLatency, FakeStep, Gate, StepLog};
 use crate::job::Priority;
+use crate::lazy_tensor::LazyTensor;
 use crate::sequence::Sequence;
 
 const WIDTH: usize = 4;

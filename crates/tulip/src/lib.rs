@@ -14,6 +14,7 @@ pub mod dispatch;
 pub mod fake_engine;
 mod pace;
 mod scheduler;
+mod step_in_flight;
 pub mod step_metrics;
 mod waiter;
 

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
-use crate::dispatch::{Shared, StepInFlight};
+use crate::dispatch::Shared;
 use crate::engine::StepError;
 use crate::lazy_tensor::{Event, LazyTensor};
+use crate::step_in_flight::StepInFlight;
 
 /// A sleep ends up to this much late.
 const SLEEP_OVERSHOOT: Duration = Duration::from_micros(250);
@@ -25,8 +26,42 @@ pub(crate) struct Pending {
     pub(crate) expected: Option<Instant>,
 }
 
+/// The waiter thread and the way to it.
+pub(crate) struct Waiter {
+    pending: crossbeam_channel::Sender<Pending>,
+    done: crossbeam_channel::Receiver<()>,
+}
+
+impl Waiter {
+    pub(crate) fn spawn(shared: &Arc<Shared>, max_steps_in_flight: usize) -> std::io::Result<Self> {
+        let (pending, receiver) = crossbeam_channel::bounded(max_steps_in_flight + 1);
+        let (finished, done) = crossbeam_channel::bounded::<()>(1);
+        let shared = Arc::clone(shared);
+        std::thread::Builder::new()
+            .name("tulip-waiter".into())
+            .spawn(move || {
+                run(&receiver, &shared);
+                drop(finished);
+            })?;
+        Ok(Self { pending, done })
+    }
+
+    /// Hands a step over. The channel holds more than may be in flight, so this does not block; a
+    /// lost waiter drops the step, which fails its requests.
+    pub(crate) fn send(&self, pending: Pending) {
+        let _ = self.pending.send(pending);
+    }
+
+    /// Waits until every step handed over is complete.
+    pub(crate) fn join(self) {
+        drop(self.pending);
+        // Nothing is ever sent: the receiver wakes when the thread drops its end.
+        let _ = self.done.recv();
+    }
+}
+
 /// Completes steps in order until the sender is gone.
-pub(crate) fn run(pending: &Receiver<Pending>, shared: &Arc<Shared>) {
+fn run(pending: &Receiver<Pending>, shared: &Arc<Shared>) {
     while let Ok(Pending {
         step,
         output,
