@@ -127,7 +127,7 @@ def server(
 
 def load(client: Path, address: str, score: bool, **options: float) -> dict[str, Any]:
     """What the load client measured."""
-    command = [str(client), "--address", address, "--task", "score" if score else "embed"]
+    command = [str(client), "--address", address, "--task", "score" if score else "embed", "--warm-up", "100"]
     for name, value in options.items():
         command += [f"--{name}", str(value)]
     result: dict[str, Any] = json.loads(subprocess.check_output(command, text=True, timeout=120))

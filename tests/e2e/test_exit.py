@@ -94,7 +94,8 @@ def test_a_broken_device_makes_the_server_unhealthy_and_the_wait_raise() -> None
         engine.step_slot = broken
         server = Server(ServeConfig(grpc_address="127.0.0.1:0"), EngineConfig())
         server.start(engine)
-        with rose.Client(server.address, timeout=20, retry=rose.client.RetryPolicy(max_attempts=1)) as client:
+        once = rose.client.RetryPolicy(max_attempts=1)
+        with rose.Client(server.address, timeout=20, retry=once) as client:
             for _ in range(2):
                 try:
                     client.embed(["a"])
