@@ -6,8 +6,10 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,8 @@ def test_score_tells_which_line_could_not_be_scored(tulip: Any) -> None:
         ('{"text": "a"}\nplain\n', "-: line 2: not JSON"),
         ('{"text": "a"}\n[1]\n', "-: line 2: must be a string or an object with `text`"),
         ('{"text": "a", "id": []}\n', "-: line 1: `id` must be a string or a number"),
+        ('{"text": "a", "id": true}\n', "-: line 1: `id` must be a string or a number"),
+        ('{"text": "a"}\n' + "[" * 100_000, "-: line 2: not JSON"),
     ],
 )
 def test_a_file_that_cannot_be_read_names_the_line(
@@ -147,6 +151,10 @@ def test_a_refusal_by_the_server_is_one_line_and_status_1(tulip: Any) -> None:
 
 def test_nobody_there_is_status_1() -> None:
     refused(rose("info", "--address", "127.0.0.1:1"), 1, "127.0.0.1:1")
+
+
+def test_a_port_that_cannot_be_is_not_taken_for_another() -> None:
+    refused(rose("info", "--address", "127.0.0.1:99999"), 1, "port must be at most 65535")
 
 
 def test_options_of_serve_come_from_the_environment_and_never_from_kubernetes() -> None:
@@ -324,6 +332,83 @@ def test_help_and_version_load_neither_torch_nor_grpc() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("rose ")
+
+
+def test_brackets_without_end_are_a_text(by_length: Any) -> None:
+    done = rose(
+        *("score", "--query", "q", "--documents", "-", "--address", by_length.address),
+        stdin="[" * 100_000,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_the_terminal_cannot_show_is_escaped(by_length: Any) -> None:
+    ascii_only = {"PYTHONIOENCODING": "ascii", "ROSE_ADDRESS": by_length.address}
+    score = ("score", "--query", "q", "--documents", "-")
+    done = rose(*score, stdin="b\U0001f41de\n", env=ascii_only)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "b\\U0001f41de" in done.stdout
+    done = rose(*score, "--json", stdin="b\U0001f41de\n", env=ascii_only)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["results"][0]["text"] == "b\U0001f41de"
+
+
+def test_an_id_cannot_command_the_terminal(by_length: Any) -> None:
+    done = rose(
+        *("score", "--query", "q", "--documents", "-", "--address", by_length.address),
+        stdin='{"text": "a", "id": "x\\u001b[31m\\ny"}\n',
+    )
+    assert done.stdout.splitlines()[1].split() == ["1", "1.00000", "x", "[31m", "y", "a"]
+
+
+@pytest.mark.parametrize(("closed", "status"), [("<&-", 2), (">&-", 0), ("2>&-", 0)])
+def test_a_closed_stream_is_no_crash(by_length: Any, closed: str, status: int) -> None:
+    command = f"{sys.executable} -m rose.cli score --query q --documents - {closed}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        input="a\n",
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ROSE_ADDRESS": by_length.address},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("fifo", [False, True], ids=["stdin", "fifo"])
+def test_interrupted_while_it_waits_for_texts(tulip: Any, tmp_path: Path, fifo: bool) -> None:
+    came = threading.Event()
+
+    @tulip.on("EmbedStream")
+    def embed(requests: Any, context: Any) -> Any:
+        for _ in requests:
+            came.set()
+            yield from ()
+
+    path = tmp_path / "texts"
+    os.mkfifo(path)
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-m", "rose.cli", "embed", str(path) if fifo else "-"),
+            *("--batch-size", "1", "--address", tulip.address),
+        ],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdin is not None
+            with path.open("wb", buffering=0) if fifo else process.stdin as texts:
+                texts.write(b"a\n" * 2)
+                texts.flush()
+                assert came.wait(30)
+                process.send_signal(signal.SIGINT)
+                assert process.wait(20) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
 
 
 def test_the_reader_of_the_output_may_leave(by_length: Any) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from rose.cli import demo, embed, info, score, serve
 from rose.cli.failure import EXIT_REFUSED, EXIT_USAGE, fail
+from rose.cli.terminal import prepare_streams
 from rose.errors import RoseError
 
 # typer carries its own copy of click's exceptions, without a public name for their base.
@@ -53,6 +54,7 @@ def main() -> int:
     0 is success, 1 that the server said no or an item failed, 2 wrong usage, 130 Ctrl-C. What
     went wrong is one line on stderr, without a traceback.
     """
+    prepare_streams()
     try:
         result = app(standalone_mode=False)
     except _UsageException as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from rose.cli.terminal import one_line
 from rose.errors import RoseError
 
 EXIT_REFUSED = 1
@@ -16,11 +17,10 @@ class UsageError(RoseError):
 
 def fail(message: str, status: int) -> int:
     """Writes one line to stderr and returns the exit status."""
-    line = " ".join(message.split())
-    print(f"rose: error: {line}", file=sys.stderr)
+    print(f"rose: error: {one_line(message)}", file=sys.stderr)
     return status
 
 
 def warn(message: str) -> None:
     """Writes one line to stderr."""
-    print(f"rose: {' '.join(message.split())}", file=sys.stderr)
+    print(f"rose: {one_line(message)}", file=sys.stderr)

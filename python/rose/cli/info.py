@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
 from rose.cli.address import DEFAULT_ADDRESS, Address, Timeout
+from rose.cli.terminal import json_line, one_line
 
 
 def info(
@@ -25,12 +25,12 @@ def info(
         model = asdict(client.get_model())
     del model["tokenizer_json"]
     if as_json:
-        print(json.dumps(model, ensure_ascii=False))
+        print(json_line(model))
         return
     rows = list(_rows(model))
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        print(f"{name:<{width}}  {value}")
+        print(f"{name:<{width}}  {one_line(value)}")
 
 
 def _rows(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

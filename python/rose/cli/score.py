@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from rose.cli.address import DEFAULT_ADDRESS, Address, Timeout
 from rose.cli.failure import UsageError, warn
 from rose.cli.table import ranking_table
+from rose.cli.terminal import json_line
 from rose.cli.texts import Text, TextFormat, open_source, read_texts
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def score(
             model=model,
         )
     if as_json:
-        print(json.dumps(_as_json(result, texts), ensure_ascii=False))
+        print(json_line(_as_json(result, texts)))
         return
     for line in ranking_table(
         (place.score, _name(texts[place.index], place.index), texts[place.index].text)

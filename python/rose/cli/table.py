@@ -7,6 +7,8 @@ import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 
+from rose.cli.terminal import one_line
+
 MIN_TEXT_WIDTH = 20
 # Wide enough for a pipe into a pager or a log.
 PIPED_WIDTH = 120
@@ -18,7 +20,7 @@ def ranking_table(rows: Iterable[tuple[float, str, str]]) -> list[str]:
     Args:
         rows: Score, id or index, and text of each place, best first.
     """
-    rows = list(rows)
+    rows = [(score, one_line(name), text) for score, name, text in rows]
     name_width = max([len("document"), *(len(name) for _, name, _ in rows)])
     name_width = min(name_width, 40)
     columns = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns if _is_terminal() else PIPED_WIDTH
@@ -40,8 +42,8 @@ def _is_terminal() -> bool:
 
 
 def _cut(text: str, width: int) -> str:
-    """One line of at most `width` columns; control characters cannot reach the terminal."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    """One line of at most `width` columns."""
+    line = one_line(text)
     used = 0
     kept: list[str] = []
     for character in line:

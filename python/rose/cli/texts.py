@@ -33,15 +33,16 @@ def open_source(file: str) -> Iterator[BinaryIO]:
     Raises:
         UsageError: It cannot be opened.
     """
-    if file == "-":
-        yield sys.stdin.buffer
-        return
+    if file == "-" and sys.stdin is None:
+        raise UsageError("-: stdin is closed")
     try:
-        source = Path(file).open("rb")  # noqa: SIM115 - closed below; only opening is guarded
+        # Not `sys.stdin.buffer`: the interpreter's exit wants its lock, and another thread may
+        # read it. For the same reason a source is closed only once it has been read.
+        source = open(0, "rb", closefd=False) if file == "-" else Path(file).open("rb")  # noqa: SIM115
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from None
-    with source:
-        yield source
+    yield source
+    source.close()
 
 
 def read_texts(source: BinaryIO, file: str, text_format: TextFormat) -> Iterator[Text]:
@@ -80,7 +81,7 @@ def _decode(raw: bytes, file: str, number: int) -> str:
 def _is_json_text(raw: bytes) -> bool:
     try:
         return isinstance(json.loads(raw.decode("utf-8-sig")), dict | str)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
@@ -88,7 +89,7 @@ def _parse(line: str, file: str, number: int) -> Text:
     place = f"{file}: line {number}"
     try:
         value = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{place}: not JSON: {error}") from None
     if isinstance(value, str):
         return Text(number, _without_surrogates(value))
@@ -97,7 +98,7 @@ def _parse(line: str, file: str, number: int) -> Text:
     text, identity = value.get("text"), value.get("id")
     if not isinstance(text, str):
         raise UsageError(f"{place}: `text` must be a string, is {type(text).__name__}")
-    if identity is not None and not isinstance(identity, str | int):
+    if isinstance(identity, bool) or not isinstance(identity, str | int | None):
         raise UsageError(f"{place}: `id` must be a string or a number")
     if isinstance(identity, str):
         identity = _without_surrogates(identity)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rose.cli.failure import UsageError
+from rose.cli.terminal import json_line
 from rose.cli.texts import Text
 
 # The header of an .npy file is written twice, first without the number of rows: it needs one
@@ -134,11 +135,11 @@ class JsonLinesWriter:
             record["error"] = error
         else:
             record["embedding"] = row.tolist()
-        line = json.dumps(record, ensure_ascii=False) + "\n"
         if self._part:
+            line = json.dumps(record, ensure_ascii=False) + "\n"
             self._part.file.write(line.encode("utf-8", "backslashreplace"))
         else:
-            self._stdout.write(line)
+            self._stdout.write(json_line(record) + "\n")
 
     def __enter__(self) -> Self:
         return self

@@ -33,6 +33,10 @@ class CallOptions:
     ) -> None:
         if not target:
             raise InvalidArgument("target: must be HOST:PORT, is empty")
+        port = target.rpartition(":")[2]
+        # grpc takes it modulo 65536 and talks to somebody else.
+        if port.isdecimal() and (len(port) > 5 or int(port) > 65535):
+            raise InvalidArgument(f"target: the port must be at most 65535, is {port[:20]}")
         self.target = target
         self.timeout = checked_timeout(timeout)
         self.retry = retry or RetryPolicy()
