@@ -383,16 +383,17 @@ def test_interrupted_while_it_waits_for_texts(tulip: Any, tmp_path: Path, fifo: 
 
     @tulip.on("EmbedStream")
     def embed(requests: Any, context: Any) -> Any:
+        came.set()
+        yield from ()
         for _ in requests:
-            came.set()
-            yield from ()
+            pass
 
     path = tmp_path / "texts"
     os.mkfifo(path)
     with subprocess.Popen(
         [
             *(sys.executable, "-m", "rose.cli", "embed", str(path) if fifo else "-"),
-            *("--batch-size", "1", "--address", tulip.address),
+            *("--address", tulip.address),
         ],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
