@@ -127,9 +127,9 @@ def server(
 
 def load(client: Path, address: str, score: bool, **options: float) -> dict[str, Any]:
     """What the load client measured."""
-    command = [str(client), "--address", address, "--task", "score" if score else "embed", "--warm-up", "100"]
+    command = [str(client), "--address", address, "--task", "score" if score else "embed"]
     for name, value in options.items():
-        command += [f"--{name}", str(value)]
+        command += [f"--{name.replace('_', '-')}", str(value)]
     result: dict[str, Any] = json.loads(subprocess.check_output(command, text=True, timeout=120))
     return result
 
@@ -169,7 +169,7 @@ def main() -> None:
                     calls = 500 if sequences * length <= 4096 else 100
                     measured = load(
                         arguments.client, address, score,
-                        sequences=sequences, length=length, calls=calls,
+                        sequences=sequences, length=length, calls=calls, warm_up=100,
                     )  # fmt: skip
                     entry["latency"].append(measured)
                     print(name, measured, flush=True)
