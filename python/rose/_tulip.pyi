@@ -70,4 +70,8 @@ class Server:
 
         Returns:
             Whether all calls in flight had ended by themselves.
+
+        Raises:
+            ValueError: `timeout` is no duration; the server goes on.
+            BaseException: what a signal's handler raised; it has stopped all the same.
         """

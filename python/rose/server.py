@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 # How often the main thread looks up to run Python's signal handlers.
 _SIGNAL_POLL_SECONDS = 0.1
+# A step may be running when the calls have ended; longer than this none takes that ever ends.
+_STEP_SECONDS = 10.0
 # A broken engine has failed its calls already; their answers only have to leave.
 _BROKEN_GRACE_SECONDS = 1.0
 
@@ -57,29 +59,39 @@ class Server:
             raise ConfigError(str(error)) from None
         self._thread: threading.Thread | None = None
         self._start_error: BaseException | None = None
-        self._lock = threading.Lock()
+        # Whoever stops a server that is being stopped waits with the first; a signal's handler may
+        # be both of them.
+        self._lock = threading.RLock()
         self._stopped = False
+        self._process = os.getpid()
         # Threads must not outlive the interpreter's state.
-        atexit.register(self.shutdown)
+        atexit.register(self._at_exit)
 
     @property
     def address(self) -> str:
         """`HOST:PORT` where it listens, with the port that the system chose."""
         return self._native.address
 
-    def start(self, engine: Engine) -> None:
-        """Serves `engine` on a thread of its own; returns once calls are answered.
+    def start(self, engine: Engine | Callable[[], Engine]) -> Engine:
+        """Serves an engine on a thread of its own; returns it once calls are answered.
+
+        A function is called on that thread. On CPU this is the faster way: the pool of threads
+        behind torch's operations belongs to the thread that used it first, and steps on another
+        one take up to twice as long.
 
         Raises:
             ServerError: the engine cannot be served.
+            RoseError: what the function raised.
         """
         if self._thread is not None:
             raise ServerError("this server has an engine already")
         serving = threading.Event()
+        served: list[Engine] = []
 
         def run() -> None:
             try:
-                self._native.run_engine(engine, serving.set)
+                served.append(engine() if callable(engine) else engine)
+                self._native.run_engine(served[0], serving.set)
             except BaseException as error:
                 self._start_error = error
             finally:
@@ -89,8 +101,12 @@ class Server:
         self._thread = threading.Thread(target=run, name="rose-engine", daemon=True)
         self._thread.start()
         serving.wait()
-        if self._start_error is not None:
-            raise ServerError(f"the model cannot be served: {self._start_error}")
+        error = self._start_error
+        if isinstance(error, RoseError):
+            raise error
+        if error is not None:
+            raise ServerError(f"the model cannot be served: {error}") from error
+        return served[0]
 
     def wait(self, timeout: float) -> bool:
         """Waits until the engine has ended, at most `timeout` seconds; returns whether it has.
@@ -112,16 +128,30 @@ class Server:
 
         Args:
             timeout: seconds that calls in flight may take, `drain_timeout` if None.
+
+        Raises:
+            ValueError: `timeout` is no duration; the server goes on.
+            KeyboardInterrupt: Ctrl-C; what was in flight has been cut off.
         """
         with self._lock:
-            if self._stopped:
-                return True
-            self._stopped = True
-        atexit.unregister(self.shutdown)
-        clean = self._native.shutdown(timeout)
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            clean = True
+            if not self._stopped:
+                clean = self._native.shutdown(timeout)
+                self._stopped = True
+        if self._thread is threading.current_thread():
+            return clean  # called inside a step; the interpreter's exit waits for its end
+        if self._thread is not None:
+            self._thread.join(_STEP_SECONDS)
+            if self._thread.is_alive():
+                logger.warning("the engine is still in a step after %g s", _STEP_SECONDS)
+                return False
+        atexit.unregister(self._at_exit)
         return clean
+
+    def _at_exit(self) -> None:
+        # A forked child has this object, but none of its threads.
+        if os.getpid() == self._process:
+            self.shutdown()
 
     def __enter__(self) -> Self:
         return self
@@ -201,15 +231,13 @@ def serve(
         try:
             # The port first: better to know now than after minutes of loading.
             server = Server(config, engine_config)
-            # Imported late: torch takes seconds, the port must not wait for it.
-            from rose.engine.engine import Engine
-
-            engine = Engine.load(model, engine_config)
-            server.start(engine)
+            engine = server.start(lambda: _load(model, engine_config))
             signals.defer()
         except _Interrupted:
             logger.info("stopped by %s before the model was loaded", _name(signals))
-            return 0
+            # Nothing is in flight, and the thread that loads cannot be interrupted.
+            sys.stdout.flush()
+            os._exit(0)
         print(f"ready grpc={server.address} model={engine.info.name}", flush=True)  # noqa: T201
         if on_ready is not None:
             on_ready(server, engine)
@@ -228,6 +256,13 @@ def serve(
         else:
             logger.warning("stopped after %.2f s with calls still in flight", elapsed)
         return 0
+
+
+def _load(model: str | Path, config: EngineConfig) -> Engine:
+    # Imported on the engine's thread: torch takes seconds, the port must not wait for it.
+    from rose.engine.engine import Engine
+
+    return Engine.load(model, config)
 
 
 def _name(signals: _StopSignals) -> str:

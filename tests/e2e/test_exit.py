@@ -147,3 +147,105 @@ def test_a_forked_child_does_not_wait_for_threads_it_has_not() -> None:
         "3",
     ], done.stderr
     assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def test_a_timeout_that_is_none_leaves_the_server_running() -> None:
+    done = run("""
+        for timeout in (-1, float("nan"), float("inf")):
+            try:
+                server.shutdown(timeout)
+            except ValueError as error:
+                print(str(error).split(":")[0])
+        assert client.embed(["a"]).embeddings.shape == (1, 384)
+        assert server.shutdown(5)
+        assert server.wait(0)
+    """)
+    assert done.stdout.split() == ["timeout"] * 3, done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_who_stops_a_stopping_server_waits_for_its_end() -> None:
+    done = run("""
+        running, go_on = threading.Event(), threading.Event()
+        server.shutdown()
+        real = engine.step_slot
+        def held(*arguments):
+            running.set()
+            go_on.wait(20)
+            return real(*arguments)
+        engine.step_slot = held
+        server = Server(ServeConfig(grpc_address="127.0.0.1:0"), EngineConfig())
+        server.start(engine)
+        client = rose.Client(server.address, timeout=20)
+        threading.Thread(target=client.embed, args=(["a"],), daemon=True).start()
+        running.wait(20)
+        threading.Thread(target=server.shutdown, daemon=True).start()
+        threading.Timer(0.5, go_on.set).start()
+        while not server.shutdown():
+            pass
+        print(go_on.is_set(), server.wait(0))
+    """)
+    assert done.stdout.split() == ["True", "True"], done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_step_may_stop_the_server_that_runs_it() -> None:
+    done = run("""
+        server.shutdown()
+        real = engine.step_slot
+        def last(*arguments):
+            server.shutdown(0.1)
+            time.sleep(0.3)
+            return real(*arguments)
+        engine.step_slot = last
+        server = Server(ServeConfig(grpc_address="127.0.0.1:0"), EngineConfig())
+        server.start(engine)
+        once = rose.client.RetryPolicy(max_attempts=1)
+        try:
+            rose.Client(server.address, timeout=20, retry=once).embed(["a"])
+        except rose.client.errors.Unavailable:
+            print("unavailable")
+    """)
+    assert done.stdout.split() == ["unavailable"], done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_cuts_a_drain_short() -> None:
+    done = run("""
+        import os, signal
+        asking = threading.Thread(target=lambda: client.embed(["word " * 250] * 2000), daemon=True)
+        asking.start()
+        watch = rose.Client(server.address, timeout=20)
+        while watch.embed(["a"]).load.queued_sequences == 0:
+            pass
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begun = time.monotonic()
+        try:
+            server.shutdown(60)
+        except KeyboardInterrupt:
+            print("interrupted", time.monotonic() - begun < 20)
+    """)
+    assert done.stdout.split() == ["interrupted", "True"], done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_step_that_never_ends_does_not_keep_the_process() -> None:
+    done = run("""
+        server.shutdown()
+        import rose.server
+        rose.server._STEP_SECONDS = 0.5
+        stuck = threading.Event()
+        def forever(*arguments):
+            stuck.set()
+            threading.Event().wait()
+        engine.step_slot = forever
+        server = Server(ServeConfig(grpc_address="127.0.0.1:0"), EngineConfig())
+        server.start(engine)
+        client = rose.Client(server.address, timeout=20)
+        threading.Thread(target=client.embed, args=(["a"],), daemon=True).start()
+        stuck.wait(20)
+        print(server.shutdown(0.2))
+    """)
+    assert done.stdout.split() == ["False"], done.stderr
+    assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,26 @@ def test_a_drain_that_takes_too_long_is_cut_short(serve: Any) -> None:
         asking.join(20)
     (error,) = errors
     assert error.code == "UNAVAILABLE"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_wait_for_the_drain(serve: Any, signum: int) -> None:
+    with serve("demo", "--max-batch-tokens", "512", "--drain-timeout", "60") as server:
+
+        def ask() -> None:
+            with Client(server.address, timeout=120, retry=NO_RETRY) as client, suppress(RoseError):
+                client.score("q", ["word " * 250] * 3000)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        with Client(server.address) as client:
+            wait_for(lambda: client.score("q", ["d"]).load.queued_sequences > 0)
+        server.process.send_signal(signum)
+        wait_for(lambda: "draining" in server.stderr.read_text())
+        begun = time.monotonic()
+        assert server.stop(signum)[0] == 128 + signum
+        assert time.monotonic() - begun < 10
+        asking.join(20)
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:

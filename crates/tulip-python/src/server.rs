@@ -130,8 +130,14 @@ impl PyServer {
         let grace = timeout.map_or(Ok(self.drain_timeout), |timeout| {
             seconds("timeout", timeout)
         })?;
-        Ok(py.detach(|| {
-            let clean = self.server.shutdown(grace);
+        let mut signals = Ok(());
+        let clean = py.detach(|| {
+            // Python runs its handlers only when it is asked to: a second Ctrl-C must not wait.
+            let mut patient = || {
+                signals = Python::attach(|py| py.check_signals());
+                signals.is_ok()
+            };
+            let clean = self.server.shutdown_while(grace, &mut patient);
             let dispatch = match &*self.engine.lock() {
                 EngineState::Running(dispatch) => dispatch.clone(),
                 EngineState::Absent | EngineState::Ended(_) => return clean,
@@ -139,7 +145,8 @@ impl PyServer {
             // Calls have ended: what is left in the queue is wanted by nobody.
             dispatch.abort("shut down");
             clean
-        }))
+        });
+        signals.map(|()| clean)
     }
 }
 

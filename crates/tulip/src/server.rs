@@ -3,13 +3,15 @@
 //! All methods may be called from any thread, inside or outside of an async runtime.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -26,6 +28,8 @@ use crate::service::ServiceState;
 
 /// After the last call: time for its answer to leave the socket's buffers.
 const FLUSH_TIME: Duration = Duration::from_secs(1);
+/// How often somebody who waits for the end is asked whether he still does.
+const LOOK_UP_TIME: Duration = Duration::from_millis(100);
 /// Time for our own tasks to end once nothing is left to do.
 const RUNTIME_TIME: Duration = Duration::from_secs(1);
 
@@ -179,24 +183,48 @@ impl Server {
     /// Drains, waits up to `grace` for the calls in flight, then ends whatever is left. Returns
     /// whether all calls had ended by themselves. A second call does nothing.
     pub fn shutdown(&self, grace: Duration) -> bool {
+        self.shutdown_while(grace, &mut || true)
+    }
+
+    /// As [`Server::shutdown`], but asks now and then, on the caller's thread, whether to wait any
+    /// longer; on `false` it ends at once what is left.
+    pub fn shutdown_while(&self, grace: Duration, patient: &mut dyn FnMut() -> bool) -> bool {
         self.begin_drain();
         let calls = self.calls.clone();
         let connections = self.connections.clone();
         let stop = self.stop.clone();
+        let enough = CancellationToken::new();
+        let waited_enough = enough.clone();
         calls.close();
         connections.close();
-        let clean = self.wait_for(async move {
-            let clean = timeout(grace, calls.wait()).await.is_ok();
+        let (done, result) = mpsc::sync_channel(1);
+        self.spawn(async move {
+            let clean = tokio::select! {
+                ended = timeout(grace, calls.wait()) => ended.is_ok(),
+                () = waited_enough.cancelled() => false,
+            };
             stop.gracefully.cancel();
             if clean {
                 // Connections that only watch health would never end by themselves.
                 let _ = timeout(FLUSH_TIME, connections.wait()).await;
             }
             stop.now.cancel();
-            clean
+            // The receiver waits below for as long as this lives.
+            let _ = done.send(clean);
         });
+        let clean = loop {
+            match result.recv_timeout(LOOK_UP_TIME) {
+                Ok(clean) => break clean,
+                Err(RecvTimeoutError::Disconnected) => break true,
+                Err(RecvTimeoutError::Timeout) => {
+                    if !enough.is_cancelled() && !patient() {
+                        enough.cancel();
+                    }
+                }
+            }
+        };
         let Some(runtime) = self.runtime.lock().take() else {
-            return clean.unwrap_or(true);
+            return clean;
         };
         // Waiting for threads is not allowed on a thread of another runtime, so a thread of its own.
         let ended = thread::Builder::new()
@@ -206,7 +234,7 @@ impl Server {
         if let Err(error) = ended {
             tracing::warn!(%error, "the server's threads were left to themselves");
         }
-        clean.unwrap_or(true)
+        clean
     }
 
     fn set_health(&self, status: ServingStatus) {

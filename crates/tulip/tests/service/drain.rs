@@ -1,6 +1,6 @@
 //! The end of a server: what is in flight finishes, nothing new begins, nothing hangs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
@@ -72,6 +72,26 @@ async fn a_call_that_does_not_end_is_cut_off() {
         !server.server.shutdown(Duration::from_millis(30)),
         "one call was still in flight"
     );
+    soon(call).await.unwrap().unwrap_err();
+    gate.open();
+}
+
+#[tokio::test]
+async fn who_loses_patience_does_not_wait_for_calls() {
+    let gate = Gate::default();
+    let server = TestServer::start(FakeEngine::new(info(Task::Score, 1)).with_gate(gate.clone()));
+    let mut client = server.client().await;
+    let call = tokio::spawn(async move { client.score(score_request("w1", ["w2"])).await });
+    wait_for_step(&gate).await;
+    let begun = Instant::now();
+    let mut asked = 0;
+    let clean = server.server.shutdown_while(LONG, &mut || {
+        asked += 1;
+        asked < 3
+    });
+    assert!(!clean, "one call was still in flight");
+    assert_eq!(asked, 3, "not asked again once it was enough");
+    assert!(begun.elapsed() < LONG);
     soon(call).await.unwrap().unwrap_err();
     gate.open();
 }
