@@ -17,6 +17,14 @@ LogFormat = Literal["text", "json"]
 AttentionName = Literal["auto", "sdpa", "flash_attn", "flashinfer", "flash_attn_4"]
 
 
+# Far beyond what is of use. A slip of the pen must not end in a machine without memory.
+_MAX_BATCH = 1 << 22
+_MAX_THREADS = 1024
+_MAX_QUEUED_TOKENS = 1 << 48
+# Lengths and counts of the protocol have 32 bits.
+_MAX_U32 = (1 << 32) - 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
     """How a model is loaded and run.
@@ -65,20 +73,18 @@ class EngineConfig:
         _one_of("attention", self.attention, get_args(AttentionName))
         if self.pooling is not None:
             _one_of("pooling", self.pooling, get_args(PoolingMode))
-        for name, lowest in (
-            ("max_batch_tokens", 1),
-            ("max_batch_sequences", 1),
-            ("max_length", 1),
-            ("num_threads", 1),
-            ("graph_max_tokens", 0),
-            ("max_graphs", 0),
-            ("num_input_slots", 3),
+        for name, lowest, highest in (
+            ("max_batch_tokens", 1, _MAX_BATCH),
+            ("max_batch_sequences", 1, _MAX_BATCH),
+            ("max_length", 1, _MAX_BATCH),
+            ("num_threads", 1, _MAX_THREADS),
+            ("graph_max_tokens", 0, _MAX_BATCH),
+            ("max_graphs", 0, _MAX_BATCH),
+            ("num_input_slots", 3, 64),
         ):
             value = getattr(self, name)
-            if value is None:
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
-                raise ConfigError(f"{name} must be an integer of at least {lowest}, got {value!r}")
+            if value is not None:
+                _integer(name, value, lowest, highest)
         for tokens in self.warmup_tokens:
             if not 1 <= tokens <= self.max_batch_tokens:
                 raise ConfigError(
@@ -132,20 +138,16 @@ class ServeConfig:
             )
         _one_of("log_level", self.log_level, get_args(LogLevel))
         _one_of("log_format", self.log_format, get_args(LogFormat))
-        for name in (
-            "max_items_per_request",
-            "max_message_bytes",
-            "max_requests_per_stream",
-            "max_queued_tokens",
-            "max_steps_in_flight",
-            "worker_threads",
-            "tokenizer_threads",
+        for name, highest in (
+            ("max_items_per_request", _MAX_U32),
+            ("max_message_bytes", _MAX_U32),
+            ("max_requests_per_stream", _MAX_U32),
+            ("max_queued_tokens", _MAX_QUEUED_TOKENS),
+            ("max_steps_in_flight", 2),
+            ("worker_threads", _MAX_THREADS),
+            ("tokenizer_threads", _MAX_THREADS),
         ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"{name} must be an integer of at least 1, got {value!r}")
-        if self.max_steps_in_flight > 2:
-            raise ConfigError(f"max_steps_in_flight must be 1 or 2, got {self.max_steps_in_flight}")
+            _integer(name, getattr(self, name), 1, highest)
         if self.spin_us is not None and not 0 <= self.spin_us <= 1_000_000:
             raise ConfigError(f"spin_us must be from 0 to 1000000, got {self.spin_us}")
         if not 0.0 <= self.bulk_share <= 1.0:
@@ -154,6 +156,13 @@ class ServeConfig:
             raise ConfigError(
                 f"drain_timeout must be from 0 to 86400 seconds, got {self.drain_timeout}"
             )
+
+
+def _integer(name: str, value: object, lowest: int, highest: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < lowest:
+        raise ConfigError(f"{name} must be an integer of at least {lowest}, got {value!r}")
+    if value > highest:
+        raise ConfigError(f"{name} must be at most {highest}, got {value}")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

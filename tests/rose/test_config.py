@@ -32,6 +32,16 @@ def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> Non
         EngineConfig(**options)
 
 
+@pytest.mark.parametrize("kind", [EngineConfig, ServeConfig])
+def test_no_integer_is_without_an_upper_bound(kind: type[Any]) -> None:
+    names = [f.name for f in fields(kind) if f.type in ("int", "int | None")]
+    assert names
+    for name in names:
+        for value in (10**9 * 10**9, 2**64):
+            with pytest.raises(ConfigError, match=f"^{name} must be .* got {value}"):
+                kind(**{name: value})
+
+
 def test_layout_rounds_up_and_leaves_room_for_the_padding_sequence() -> None:
     layout = BatchLayout(token_buckets=(64, 128), sequence_tiers=(4, 8))
     assert layout.padded_shape(64, 4) == (64, 4)
