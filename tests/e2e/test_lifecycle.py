@@ -146,7 +146,7 @@ def test_a_second_signal_does_not_wait_for_the_drain(serve: Any, signum: int) ->
 
         def ask() -> None:
             with Client(server.address, timeout=120, retry=NO_RETRY) as client, suppress(RoseError):
-                client.score("q", ["word " * 250] * 3000)
+                client.score("q", ["word " * 250] * 600)
 
         asking = threading.Thread(target=ask)
         asking.start()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from rose.config import BatchLayout, EngineConfig
+from rose.config import BatchLayout, EngineConfig, ServeConfig
 from rose.errors import ConfigError
 
 
