@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +25,10 @@ const MAX_PENDING_RESETS: usize = 4096;
 /// A silent connection is asked for a sign of life, and dropped without one.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// What every HTTP/2 client sends first, and at once.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Until then nothing keeps watch over the connection: half-open ones would stay for good.
+const PREFACE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -71,11 +77,41 @@ fn is_of_connection(error: &io::Error) -> bool {
     )
 }
 
+/// Reads the preface.
+async fn read_preface(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    let reading = async {
+        let mut bytes = [0; PREFACE.len()];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            let read = reader.read(&mut bytes[filled..]).await?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            filled += read;
+            if bytes[..filled] != PREFACE[..filled] {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "not HTTP/2"));
+            }
+        }
+        Ok(())
+    };
+    timeout(PREFACE_TIMEOUT, reading).await?
+}
+
 async fn serve(stream: TcpStream, endpoint: Endpoint, stop: Stop) {
     // Small answers must not wait for more to send. Without it they are late, not wrong.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY cannot be set");
     }
+    let (mut reader, writer) = stream.into_split();
+    let greeted = tokio::select! {
+        greeted = read_preface(&mut reader) => greeted,
+        () = stop.gracefully.cancelled() => return,
+    };
+    if let Err(error) = greeted {
+        tracing::debug!(%error, "no HTTP/2 connection");
+        return;
+    }
+    let stream = tokio::io::join(PREFACE.chain(reader), writer);
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
@@ -102,6 +138,49 @@ async fn serve(stream: TcpStream, endpoint: Endpoint, stop: Stop) {
                 stopping = true;
                 connection.as_mut().graceful_shutdown();
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    /// How the reading of these pieces ends; the client stays connected.
+    async fn kind_of(pieces: &[&[u8]]) -> Option<io::ErrorKind> {
+        let (mut client, mut server) = tokio::io::duplex(64);
+        let reading = tokio::spawn(async move { read_preface(&mut server).await });
+        for piece in pieces {
+            client.write_all(piece).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let result = reading.await.unwrap();
+        result.err().map(|error| error.kind())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_preface_may_come_in_pieces() {
+        assert_eq!(kind_of(&[PREFACE]).await, None);
+        assert_eq!(kind_of(&[&PREFACE[..5], &PREFACE[5..]]).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_http2_ends_at_its_first_wrong_byte() {
+        for bytes in [
+            b"GET / HTTP/1.1".as_slice(),
+            b"\x16\x03\x01",
+            b"PRI * HTTP/1",
+        ] {
+            assert_eq!(kind_of(&[bytes]).await, Some(io::ErrorKind::InvalidData));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_ends_the_connection() {
+        for pieces in [&[][..], &[&PREFACE[..10]]] {
+            assert_eq!(kind_of(pieces).await, Some(io::ErrorKind::TimedOut));
         }
     }
 }
