@@ -19,3 +19,11 @@ class DeviceError(RoseError, RuntimeError):
 
 class BatchError(RoseError, ValueError):
     """A batch cannot be run; the message names the limit and the value."""
+
+
+class ServerError(RoseError):
+    """The server cannot start or stop as asked."""
+
+
+class EngineFailedError(ServerError):
+    """The engine of a running server has failed for good."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from rose import _tulip
 from rose.config import EngineConfig, ServeConfig
-from rose.errors import ConfigError, RoseError
+from rose.errors import ConfigError, EngineFailedError, RoseError, ServerError
 from rose.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ _SIGNAL_POLL_SECONDS = 0.1
 _STEP_SECONDS = 10.0
 # A broken engine has failed its calls already; their answers only have to leave.
 _BROKEN_GRACE_SECONDS = 1.0
-
-
-class ServerError(RoseError):
-    """The server cannot start, or its engine has failed for good."""
 
 
 class Server:
@@ -112,11 +108,11 @@ class Server:
         """Waits until the engine has ended, at most `timeout` seconds; returns whether it has.
 
         Raises:
-            ServerError: the engine has failed for good.
+            EngineFailedError: the engine has failed for good.
         """
         end = self._native.wait(timeout)
         if end:
-            raise ServerError(f"the engine has failed: {end}")
+            raise EngineFailedError(f"the engine has failed: {end}")
         return end is not None
 
     def begin_drain(self) -> None:
@@ -223,7 +219,8 @@ def serve(
 
     Raises:
         ModelLoadError: the model cannot be used.
-        ServerError: the port is taken, or the engine has failed for good.
+        ServerError: the port is taken.
+        EngineFailedError: the engine has failed for good.
     """
     engine_config, config = engine_config or EngineConfig(), config or ServeConfig()
     configure_logging(config.log_level, config.log_format)

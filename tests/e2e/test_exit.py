@@ -249,3 +249,45 @@ def test_a_step_that_never_ends_does_not_keep_the_process() -> None:
     """)
     assert done.stdout.split() == ["False"], done.stderr
     assert done.returncode == 0, done.stderr
+
+
+def test_rose_serve_ends_with_status_1_when_its_device_breaks() -> None:
+    done = run(
+        """
+        import sys, threading
+        import rose
+        from rose import server as rose_server
+        from rose.cli import main
+        from rose.errors import DeviceError
+
+        def broken(*arguments):
+            raise DeviceError("an illegal memory access was encountered")
+
+        load = rose_server._load
+        def load_broken(model, config):
+            engine = load(model, config)
+            engine.step_slot = broken
+            return engine
+        rose_server._load = load_broken
+
+        start = rose_server.Server.start
+        def start_and_ask(self, engine):
+            started = start(self, engine)
+            def ask():
+                try:
+                    rose.Client(self.address, timeout=20).embed(["a"])
+                except rose.RoseError:
+                    pass
+            threading.Thread(target=ask, daemon=True).start()
+            return started
+        rose_server.Server.start = start_and_ask
+
+        sys.argv = ["rose", "serve", "demo", "--grpc-address", "127.0.0.1:0"]
+        sys.exit(main())
+        """,
+        prelude="",
+    )
+    assert done.returncode == 1, done.stderr
+    last = done.stderr.rstrip().splitlines()[-1]
+    assert last.startswith("rose: error: the engine has failed: ")
+    assert "illegal memory" in last

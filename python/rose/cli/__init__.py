@@ -11,7 +11,7 @@ import typer
 from rose.cli import demo, embed, info, score, serve
 from rose.cli.failure import EXIT_REFUSED, EXIT_USAGE, fail
 from rose.cli.terminal import prepare_streams
-from rose.errors import RoseError
+from rose.errors import EngineFailedError, RoseError
 
 # typer carries its own copy of click's exceptions, without a public name for their base.
 _UsageException: type[Exception] = typer.BadParameter.__mro__[2]
@@ -51,8 +51,8 @@ def _root(
 def main() -> int:
     """Runs the command line; returns the exit status.
 
-    0 is success, 1 that the server said no or an item failed, 2 wrong usage, 130 Ctrl-C. What
-    went wrong is one line on stderr, without a traceback.
+    0 is success, 1 that the server said no, an item failed or a running engine broke, 2 wrong
+    usage, 130 Ctrl-C. What went wrong is one line on stderr, without a traceback.
     """
     prepare_streams()
     try:
@@ -62,8 +62,9 @@ def main() -> int:
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except RoseError as error:
-        code = getattr(error, "code", None)  # a call's error has one, and came from the server
-        return fail(str(error), EXIT_USAGE if code is None else EXIT_REFUSED)
+        # A call's error has a code, and came from the server.
+        refused = hasattr(error, "code") or isinstance(error, EngineFailedError)
+        return fail(str(error), EXIT_REFUSED if refused else EXIT_USAGE)
     except OSError as error:  # a port, a file or a disk
         return fail(str(error), EXIT_USAGE)
     return result if isinstance(result, int) else 0

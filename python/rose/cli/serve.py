@@ -10,7 +10,7 @@ import typer
 
 from rose.cli.failure import UsageError
 from rose.config import EngineConfig, ServeConfig
-from rose.errors import ConfigError, RoseError
+from rose.errors import ConfigError, EngineFailedError, RoseError
 
 # Options whose name differs from the field that they fill.
 _OPTION_OF_FIELD = {"served_name": "served_model_name"}
@@ -205,6 +205,8 @@ def serve(
 
     try:
         return serve_model(model, engine_config, serve_config)
+    except EngineFailedError:
+        raise
     except RoseError as error:
         raise UsageError(_with_option_name(str(error))) from error
 
