@@ -1,11 +1,9 @@
 //! Staying awake for a while after activity: waking a thread costs 40 to 60 µs on a virtual machine,
 //! several times on the way of one request, which is a good part of a short step.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-use tokio::runtime::Handle;
 
 /// When something last happened, and who is kept awake for it.
 #[derive(Debug)]
@@ -17,8 +15,6 @@ pub(crate) struct Awake {
     /// A request or the end of work came in, for the engine thread.
     arrivals: AtomicU64,
     keeper: AtomicBool,
-    /// Where the callers run.
-    runtime: OnceLock<Handle>,
 }
 
 impl Awake {
@@ -29,7 +25,6 @@ impl Awake {
             last: AtomicU64::new(0),
             arrivals: AtomicU64::new(0),
             keeper: AtomicBool::new(false),
-            runtime: OnceLock::new(),
         })
     }
 
@@ -66,28 +61,13 @@ impl Awake {
         }
     }
 
-    /// Keeps one worker of the callers' tokio runtime polling until the time is over. Called on
-    /// that runtime.
+    /// Keeps one worker of the current tokio runtime polling until the time is over.
     pub(crate) fn keep_worker(self: &Arc<Self>) {
-        if !self.spin.is_zero() {
-            self.keep(self.runtime.get_or_init(Handle::current));
-        }
-    }
-
-    /// Wakes a worker for a result that is about to come, from any thread.
-    pub(crate) fn wake_worker(self: &Arc<Self>) {
-        if let Some(runtime) = self.runtime.get() {
-            self.touch();
-            self.keep(runtime);
-        }
-    }
-
-    fn keep(self: &Arc<Self>, runtime: &Handle) {
-        if self.keeper.swap(true, Ordering::AcqRel) {
+        if self.spin.is_zero() || self.keeper.swap(true, Ordering::AcqRel) {
             return;
         }
         let this = Arc::clone(self);
-        runtime.spawn(async move {
+        tokio::spawn(async move {
             while !this.is_over() {
                 tokio::task::yield_now().await;
             }

@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     work: Condvar,
     /// Notified whenever nothing waits and nothing runs.
     idle: Notify,
-    pub(crate) awake: Arc<Awake>,
+    awake: Arc<Awake>,
 }
 
 #[derive(Debug)]
@@ -277,7 +277,6 @@ impl Shared {
                     MutexGuard::unlocked(&mut state, || self.awake.spin_for_arrival(seen));
                 } else {
                     self.work.wait(&mut state);
-                    spun = false;
                 }
                 continue;
             }

@@ -70,6 +70,14 @@ fn submission(sequences: Vec<Sequence>) -> Submission {
     }
 }
 
+/// Until a step waits at the gate.
+async fn step_waits(gate: &Gate) {
+    let gate = gate.clone();
+    tokio::task::spawn_blocking(move || gate.wait_for_step())
+        .await
+        .unwrap();
+}
+
 fn expected_rows(sequences: &[Sequence]) -> Vec<f32> {
     let info = FakeEngine::model_info(Task::Embed, WIDTH, b"{}");
     sequences
@@ -109,10 +117,7 @@ async fn concurrent_requests_share_a_step() {
         .map(|i| running.dispatch.submit(submission(vec![sequence(i, 3)])))
         .collect();
     let release = async {
-        let waiting = gate.clone();
-        tokio::task::spawn_blocking(move || waiting.wait_for_step())
-            .await
-            .unwrap();
+        step_waits(&gate).await;
         // The first step is held; all others have been polled once, so they wait in the queue.
         gate.open();
     };
@@ -181,10 +186,7 @@ async fn a_broken_engine_fails_everything_as_unavailable() {
         let in_flight = running.dispatch.submit(submission(vec![sequence(1, 8)]));
         let queued = running.dispatch.submit(submission(vec![sequence(2, 8)]));
         let release = async {
-            let waiting = gate.clone();
-            tokio::task::spawn_blocking(move || waiting.wait_for_step())
-                .await
-                .unwrap();
+            step_waits(&gate).await;
             gate.open();
         };
         let (in_flight, queued, ()) = tokio::join!(in_flight, queued, release);
@@ -215,10 +217,7 @@ async fn a_deadline_that_passes_in_the_queue_never_reaches_the_engine() {
     let dispatch = running.dispatch.clone();
     let first =
         tokio::spawn(async move { dispatch.submit(submission(vec![sequence(1, 8)])).await });
-    let waiting = gate.clone();
-    tokio::task::spawn_blocking(move || waiting.wait_for_step())
-        .await
-        .unwrap();
+    step_waits(&gate).await;
     let late = Submission {
         deadline: Some(Instant::now() + Duration::from_millis(20)),
         ..submission(vec![sequence(2, 8)])
@@ -259,10 +258,7 @@ async fn a_dropped_request_never_reaches_the_engine() {
     let dispatch = running.dispatch.clone();
     let first =
         tokio::spawn(async move { dispatch.submit(submission(vec![sequence(1, 8)])).await });
-    let waiting = gate.clone();
-    tokio::task::spawn_blocking(move || waiting.wait_for_step())
-        .await
-        .unwrap();
+    step_waits(&gate).await;
     let dispatch = running.dispatch.clone();
     let second =
         tokio::spawn(async move { dispatch.submit(submission(vec![sequence(2, 8)])).await });
@@ -314,10 +310,7 @@ async fn abort_fails_what_waits() {
     let first = running.dispatch.submit(submission(vec![first]));
     let second = running.dispatch.submit(submission(vec![second]));
     let abort = async {
-        let waiting = gate.clone();
-        tokio::task::spawn_blocking(move || waiting.wait_for_step())
-            .await
-            .unwrap();
+        step_waits(&gate).await;
         running.dispatch.abort("drain timed out");
         gate.open();
     };

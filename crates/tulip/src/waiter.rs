@@ -14,7 +14,7 @@ use crate::lazy_tensor::{Event, LazyTensor};
 use crate::step_in_flight::StepInFlight;
 
 /// A sleep ends up to this much late.
-const SLEEP_OVERSHOOT: Duration = Duration::from_micros(250);
+const SLEEP_OVERSHOOT: Duration = Duration::from_micros(120);
 /// Spinning goes on this long past the predicted finish before it blocks.
 const SPIN_AFTER: Duration = Duration::from_micros(400);
 
@@ -68,9 +68,9 @@ fn run(pending: &Receiver<Pending>, shared: &Arc<Shared>) {
         expected,
     }) = pending.recv()
     {
-        let waited = output.event().map_or(Ok(()), |event| {
-            wait_for(event, expected, || shared.awake.wake_worker())
-        });
+        let waited = output
+            .event()
+            .map_or(Ok(()), |event| wait_for(event, expected));
         match waited {
             Ok(()) => step.complete(&output),
             Err(error) => {
@@ -106,17 +106,11 @@ impl WaitPlan {
     }
 }
 
-/// `soon` is called once, shortly before the expected end.
-fn wait_for(
-    event: &dyn Event,
-    expected: Option<Instant>,
-    soon: impl FnOnce(),
-) -> Result<(), StepError> {
+fn wait_for(event: &dyn Event, expected: Option<Instant>) -> Result<(), StepError> {
     let plan = WaitPlan::new(Instant::now(), expected);
     if !plan.sleep.is_zero() {
         std::thread::sleep(plan.sleep);
     }
-    soon();
     if let Some(spin_until) = plan.spin_until {
         while Instant::now() < spin_until {
             if event.is_complete()? {
@@ -177,7 +171,7 @@ mod tests {
     #[test]
     fn without_a_prediction_it_blocks_at_once() {
         let event = counted(0);
-        wait_for(&event, None, || ()).unwrap();
+        wait_for(&event, None).unwrap();
         assert_eq!(event.blocks.into_inner(), 1);
         assert_eq!(event.polls.into_inner(), 0);
     }
@@ -185,7 +179,7 @@ mod tests {
     #[test]
     fn spinning_ends_with_the_event() {
         let event = counted(3);
-        wait_for(&event, Some(Instant::now()), || ()).unwrap();
+        wait_for(&event, Some(Instant::now())).unwrap();
         assert_eq!(event.polls.into_inner(), 4);
         assert_eq!(event.blocks.into_inner(), 0);
     }
@@ -193,7 +187,7 @@ mod tests {
     #[test]
     fn a_late_event_is_blocked_on() {
         let event = counted(usize::MAX);
-        wait_for(&event, Some(Instant::now()), || ()).unwrap();
+        wait_for(&event, Some(Instant::now())).unwrap();
         assert_eq!(event.blocks.into_inner(), 1);
     }
 }
