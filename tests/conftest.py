@@ -164,3 +164,10 @@ def make_bert(tmp_path_factory: pytest.TempPathFactory, minilm_directory: Path) 
 def cross_encoder_directory(make_bert: MakeModel) -> Path:
     """A reranker with one label."""
     return make_bert("tiny-reranker", labels=1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def heard_interrupts() -> None:
+    """A shell's background job ignores SIGINT, and so would every process that a test starts."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -214,8 +214,8 @@ def test_a_step_may_stop_the_server_that_runs_it() -> None:
 def test_ctrl_c_cuts_a_drain_short() -> None:
     done = run("""
         import os, signal
-        asking = threading.Thread(target=lambda: client.embed(["word " * 250] * 2000), daemon=True)
-        asking.start()
+        work = dict(inputs=["word " * 250] * 2000, priority="bulk", timeout=120)
+        threading.Thread(target=client.embed, kwargs=work, daemon=True).start()
         watch = rose.Client(server.address, timeout=20)
         while watch.embed(["a"]).load.queued_sequences == 0:
             pass

@@ -82,12 +82,12 @@ def test_work_in_flight_is_finished_before_the_end(serve: Any) -> None:
 
         def ask() -> None:
             with Client(server.address, timeout=120, retry=NO_RETRY) as client:
-                answers.append(client.score("q", documents))
+                answers.append(client.score("q", documents, priority="bulk"))
 
         asking = threading.Thread(target=ask)
         asking.start()
         with Client(server.address) as client:
-            wait_for(lambda: client.score("q", ["d"]).load.queued_sequences > 0)
+            wait_for(lambda: has_queued_work(client))
         status, _ = server.stop()
         asking.join(60)
     assert status == 0
@@ -100,9 +100,10 @@ def test_a_draining_server_takes_no_new_work(serve: Any) -> None:
     with serve("demo", "--max-batch-tokens", "2048") as server:
         with Client(server.address, timeout=120, retry=NO_RETRY) as client:
             client.score("q", ["d"])
-            asking = threading.Thread(target=lambda: client.score("q", ["word " * 200] * 120))
+            texts = ["word " * 200] * 120
+            asking = threading.Thread(target=lambda: client.score("q", texts, priority="bulk"))
             asking.start()
-            wait_for(lambda: client.score("q", ["d"]).load.queued_sequences > 0)
+            wait_for(lambda: has_queued_work(client))
             server.process.send_signal(signal.SIGTERM)
 
             def is_refused() -> bool:
@@ -124,14 +125,14 @@ def test_a_drain_that_takes_too_long_is_cut_short(serve: Any) -> None:
         def ask() -> None:
             with Client(server.address, timeout=120, retry=NO_RETRY) as client:
                 try:
-                    client.score("q", ["word " * 250] * 3000)
+                    client.score("q", ["word " * 250] * 3000, priority="bulk")
                 except RoseError as error:
                     errors.append(error)
 
         asking = threading.Thread(target=ask)
         asking.start()
         with Client(server.address) as client:
-            wait_for(lambda: client.score("q", ["d"]).load.queued_sequences > 0)
+            wait_for(lambda: has_queued_work(client))
         started = time.monotonic()
         server.stop()
         assert time.monotonic() - started < 20
@@ -146,18 +147,23 @@ def test_a_second_signal_does_not_wait_for_the_drain(serve: Any, signum: int) ->
 
         def ask() -> None:
             with Client(server.address, timeout=120, retry=NO_RETRY) as client, suppress(RoseError):
-                client.score("q", ["word " * 250] * 600)
+                client.score("q", ["word " * 250] * 3000, priority="bulk")
 
         asking = threading.Thread(target=ask)
         asking.start()
         with Client(server.address) as client:
-            wait_for(lambda: client.score("q", ["d"]).load.queued_sequences > 0)
+            wait_for(lambda: has_queued_work(client))
         server.process.send_signal(signum)
         wait_for(lambda: "draining" in server.stderr.read_text())
         begun = time.monotonic()
         assert server.stop(signum)[0] == 128 + signum
         assert time.monotonic() - begun < 10
         asking.join(20)
+
+
+def has_queued_work(client: Client) -> bool:
+    """Whether bulk work waits: this call is interactive and does not wait behind it."""
+    return client.score("q", ["d"]).load.queued_sequences > 0
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 30.0) -> None:
