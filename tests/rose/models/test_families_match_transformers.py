@@ -16,8 +16,12 @@ from rose.config import BatchLayout
 from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
 from rose.models.base import Backbone
-from rose.models.qwen3 import BidirectionalQwen3Model, Qwen3Model
-from rose.models.qwen3_reranker import Qwen3ForSequenceClassification, Qwen3Reranker
+from rose.models.causal_reranker import Qwen3Reranker
+from rose.models.qwen3 import (
+    BidirectionalQwen3Model,
+    Qwen3ForSequenceClassification,
+    Qwen3Model,
+)
 from rose.models.xlm_roberta import XLMRobertaForSequenceClassification, XLMRobertaModel
 
 transformers = pytest.importorskip("transformers")
@@ -186,8 +190,8 @@ def test_qwen3_reranker_is_yes_minus_no(tied: bool) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type 'yarn'"),
-        ({"use_sliding_window": True}, "use_sliding_window"),
+        ({"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}, "rope_type 'longrope'"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor must be 1"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"num_key_value_heads": 3}, "num_key_value_heads 3"),
     ],
