@@ -35,6 +35,8 @@ class Checkpoint:
     """config.json"""
     head: HeadConfig | None
     """From modules.json; None where there is none."""
+    logit_score: JsonObject | None
+    """Of a language model that is a cross-encoder: which tokens are its answers."""
     max_length: int | None
     """Longest sequence that the files ask for; None = as the positions allow."""
     lower_case: bool
@@ -73,6 +75,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         architecture=architectures[0],
         config=config,
         head=modules.head if modules else None,
+        logit_score=modules.logit_score if modules else None,
         max_length=_max_length(options, tokenizer_config),
         lower_case=options.boolean("do_lower_case", False),
         tokenizer_json=_tokenizer_json(transformer),

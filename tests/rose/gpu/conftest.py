@@ -15,9 +15,9 @@ from rose.engine.cuda_runner import CudaRunner
 from rose.graphs.config import GraphConfig
 from rose.layers.pooling import Pooling
 from rose.models.bert import BertModel
-from rose.models.causal_reranker import Qwen3Reranker
 from rose.models.embedding import EmbeddingModel
 from rose.models.qwen3 import BidirectionalQwen3Model, Qwen3Model
+from rose.models.qwen3_reranker import Qwen3Reranker
 from rose.models.xlm_roberta import XLMRobertaForSequenceClassification, XLMRobertaModel
 
 VOCAB_SIZE = 20000

@@ -16,7 +16,7 @@ from rose.config import BatchLayout
 from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
 from rose.models.base import Backbone
-from rose.models.causal_reranker import Qwen3Reranker
+from rose.models.qwen3_reranker import Qwen3Reranker
 from rose.models.qwen3 import (
     BidirectionalQwen3Model,
     Qwen3ForSequenceClassification,
