@@ -81,12 +81,14 @@ class Case:
 
 def randomize(model: torch.nn.Module) -> torch.nn.Module:
     """Weights with which a wrong position, window or norm shows."""
+    # Embeddings that are the vocabulary head too make logits of their size.
+    spread = 0.2 if hasattr(model, "lm_head") else 0.7
     for name, parameter in model.named_parameters():
         noise = torch.randn_like(parameter)
         if parameter.dim() == 1:
             parameter.data = parameter.data + 0.2 * noise
         elif "embed" in name or "relative" in name:
-            parameter.data = 0.7 * noise
+            parameter.data = spread * noise
         else:
             parameter.data = noise * parameter.shape[1] ** -0.5 * 1.2
     return model.eval()

@@ -34,17 +34,17 @@ class RopeTable:
         attention_factor: float = 1.0,
     ) -> RopeTable:
         """A table of [head_dim / 2] frequencies; the factor scales query and key."""
-        # float64 keeps the angles of late positions exact to float32.
-        positions = torch.arange(num_positions, dtype=torch.float64)
-        angles = positions[:, None] * frequencies.double()[None, :]
+        # float32, as models were trained: it moves late positions by more than later sums round.
+        positions = torch.arange(num_positions, dtype=torch.float32)
+        angles = positions[:, None] * frequencies.float()[None, :]
         cos, sin = angles.cos() * attention_factor, angles.sin() * attention_factor
-        return cls(cos.float().to(device), sin.float().to(device))
+        return cls(cos.to(device), sin.to(device))
 
 
 def rope_frequencies(head_dim: int, theta: float) -> torch.Tensor:
-    """theta^(-2i / head_dim), [head_dim / 2] float64."""
-    exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
-    return theta**-exponents
+    """theta^(-2i / head_dim), [head_dim / 2] float32."""
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+    return 1.0 / theta**exponents
 
 
 def qk_norm_rope_(

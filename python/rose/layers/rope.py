@@ -120,7 +120,7 @@ def _yarn(rope: RopeConfig, head_dim: int, max_positions: int) -> Scaled:
         first, last = math.floor(first), math.ceil(last)
     first, last = max(first, 0), min(last, head_dim - 1)
     width = last - first if last != first else 0.001
-    interpolated = ((torch.arange(head_dim // 2, dtype=torch.float64) - first) / width).clamp(0, 1)
+    interpolated = ((torch.arange(head_dim // 2, dtype=torch.float32) - first) / width).clamp(0, 1)
     return frequencies * (1 - interpolated + interpolated / factor), _yarn_factor(scaling, factor)
 
 
