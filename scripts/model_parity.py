@@ -3,9 +3,9 @@
     python scripts/model_parity.py [FAMILY ...]      (needs: the extra `dev`)
 
 Checkpoints have random weights and small shapes, float32, on CPU; tokenizers are real where they
-are at hand: WordPiece comes with the demo model, Qwen 3's, Llama 3's and Gemma 3's tokenizer.json
-are taken from models/tokenizers/, XLM-RoBERTa's from models/multilingual-e5-small/ (see
-scripts/fetch_models.py). tests/rose/models/test_parity.py runs the same cases.
+are at hand: WordPiece comes with the demo model, those of XLM-RoBERTa, Qwen 3, Llama 3 and Gemma 3
+are taken from models/, where scripts/fetch_models.py puts them. The same cases are run by
+tests/rose/models/test_parity.py.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def tokenizer_files(name: str) -> dict[str, Path]:
     """Files of a tokenizer by their names in a checkpoint; WordPiece where it is not at hand."""
     real = {
         "xlm-roberta": ROOT / "models" / "multilingual-e5-small" / "tokenizer.json",
-        **{kind: ROOT / "models" / "tokenizers" / f"{kind}.json" for kind in _SPECIAL},
+        **{kind: ROOT / "models" / f"{kind}-tokenizer" / "tokenizer.json" for kind in _SPECIAL},
     }
     path = real.get(name)
     if path is not None and path.is_file():

@@ -13,6 +13,7 @@ from rose.errors import ModelLoadError
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
+ADAPTER_FILE = "adapter_config.json"
 _ST_CONFIG_FILE = "config_sentence_transformers.json"
 # The transformer module's own options; old versions named the file after the model type.
 _TRANSFORMER_FILES = tuple(
@@ -59,6 +60,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     """
     modules = read_modules(directory)
     transformer = modules.transformer if modules else directory
+    _refuse_adapter(transformer)
     if not (transformer / CONFIG_FILE).is_file():
         raise ModelLoadError(f"{transformer} is not a model directory: it has no {CONFIG_FILE}")
     config = JsonObject.read(transformer / CONFIG_FILE, directory)
@@ -88,6 +90,20 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     )
 
 
+def _refuse_adapter(transformer: Path) -> None:
+    path = transformer / ADAPTER_FILE
+    if not path.is_file():
+        return
+    adapter = JsonObject.read(path, transformer)
+    kind = adapter.string("peft_type", "adapter")
+    base = adapter.string("base_model_name_or_path", "its base model")
+    raise ModelLoadError(
+        f"{transformer} is a {kind} adapter of {base} ({ADAPTER_FILE}), not a whole model. Merge it "
+        "once: PeftModel.from_pretrained(BASE, DIRECTORY).merge_and_unload().save_pretrained(OUT), "
+        "and the tokenizer beside it"
+    )
+
+
 def _transformer_options(transformer: Path, root: Path) -> JsonObject:
     for name in _TRANSFORMER_FILES:
         if (transformer / name).is_file():
@@ -96,6 +112,10 @@ def _transformer_options(transformer: Path, root: Path) -> JsonObject:
 
 
 def _max_length(options: JsonObject, tokenizer_config: JsonObject) -> int | None:
+    # Today's place, then the one that older versions write.
+    text_options = options.child("processing_kwargs").child("text")
+    if text_options.has("max_length"):
+        return text_options.integer("max_length")
     if options.has("max_seq_length"):
         return options.integer("max_seq_length")
     limit = tokenizer_config.number("model_max_length", _NO_LIMIT)
