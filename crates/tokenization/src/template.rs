@@ -122,6 +122,24 @@ const DOCUMENT: &str = "{document}";
 const INSTRUCTION: &str = "{instruction}";
 
 impl Tokenizer {
+    /// The tokenizer of a model that may have a template of pairs: an empty text is none.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::from_json`], [`PairTemplate::new`] or
+    /// [`Tokenizer::from_json_with_template`].
+    pub fn from_json_of_model(
+        tokenizer_json: &[u8],
+        options: TokenizerOptions,
+        pair_template: &str,
+        default_instruction: &str,
+    ) -> Result<Self, LoadError> {
+        if pair_template.is_empty() {
+            return Self::from_json(tokenizer_json, options);
+        }
+        let template = PairTemplate::new(pair_template, default_instruction)?;
+        Self::from_json_with_template(tokenizer_json, options, &template)
+    }
+
     /// As [`Tokenizer::from_json`], for a model whose pairs are a prompt. Special tokens, and those
     /// that the template uses, are plain text wherever the caller writes them.
     ///
@@ -129,17 +147,14 @@ impl Tokenizer {
     /// As [`Tokenizer::from_json`], or a token of the template has no embedding.
     pub fn from_json_with_template(
         tokenizer_json: &[u8],
-        options: TokenizerOptions,
+        mut options: TokenizerOptions,
         template: &PairTemplate,
     ) -> Result<Self, LoadError> {
         let mut json: Value = serde_json::from_slice(tokenizer_json)
             .map_err(|error| LoadError::Json(error.to_string()))?;
         let control = mark_control_tokens(&mut json, template);
-        let options = TokenizerOptions {
-            // White space of a prompt is part of it.
-            strip: false,
-            ..options
-        };
+        // White space of a prompt is part of it.
+        options.strip = false;
         let mut tokenizer = Self::from_json(json.to_string().as_bytes(), options)?;
         tokenizer.reference.set_encode_special_tokens(true);
         let compiled = CompiledTemplate::new(&tokenizer, template, &control)?;
@@ -324,13 +339,11 @@ fn render(parts: &[Part], instruction: &str, query: &str) -> String {
 
 /// Where the last space begins that has a visible character before it.
 fn last_space_after_text(text: &str) -> Option<usize> {
-    let spaces = text.match_indices(' ').map(|(at, _)| at);
-    spaces
-        .filter(|&at| {
-            let before = text[..at].chars().next_back();
-            before.is_some_and(|c| !c.is_whitespace() && !c.is_control())
-        })
-        .last()
+    let mut spaces = text.rmatch_indices(' ').map(|(at, _)| at);
+    spaces.find(|&at| {
+        let before = text[..at].chars().next_back();
+        before.is_some_and(|c| !c.is_whitespace() && !c.is_control())
+    })
 }
 
 /// Cuts a part of a template at its control tokens and places.

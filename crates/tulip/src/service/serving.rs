@@ -16,6 +16,7 @@ use crate::engine::{ModelInfo, Task};
 use crate::error::{Error, Result};
 use crate::job::{JobOutput, Priority, Submission};
 use crate::metrics::{self, Answered};
+use crate::prompt::check_templates;
 use crate::sequence::Sequence;
 
 /// Jobs that may wait for each tokenizer thread; what comes then waits in its own call.
@@ -68,7 +69,12 @@ impl Serving {
             lower_case: info.lower_case,
             vocab_size: info.vocab_size,
         };
-        let tokenizer = Arc::new(Tokenizer::from_json(&info.tokenizer_json, options)?);
+        let tokenizer = Arc::new(Tokenizer::from_json_of_model(
+            &info.tokenizer_json,
+            options,
+            &info.templates.pair,
+            &info.templates.default_instruction,
+        )?);
         let threads = config.tokenizer_threads;
         let pool = Pool::new(
             threads,
@@ -163,7 +169,7 @@ fn check(info: &ModelInfo) -> Result<(), ModelError> {
             "the default prompt {name:?} is not among the prompts"
         ));
     }
-    Ok(())
+    check_templates(info).map_err(ModelError::Description)
 }
 
 /// Counts and times of one Score or Embed request, while it is worked on.
