@@ -55,6 +55,8 @@ class Modules:
 
     transformer: Path
     head: HeadConfig | None
+    logit_score: JsonObject | None = None
+    """Options of the module that scores by the logits of two tokens."""
 
 
 def read_modules(directory: Path) -> Modules | None:
@@ -73,6 +75,7 @@ def read_modules(directory: Path) -> Modules | None:
     pooling: JsonObject | None = None
     dense: list[DenseConfig] = []
     normalize = False
+    logit_score: JsonObject | None = None
     for index, values in enumerate(entries):
         entry = JsonObject(f"{MODULES_FILE}[{index}]", values)
         kind = entry.string("type")
@@ -84,7 +87,9 @@ def read_modules(directory: Path) -> Modules | None:
             )
         if class_name == "Transformer" and transformer is None:
             transformer = module_path
-        elif class_name == "Pooling" and pooling is None:
+        elif class_name == "LogitScore" and transformer is not None and pooling is None:
+            logit_score = JsonObject.read(module_path / "config.json", directory)
+        elif class_name == "Pooling" and pooling is None and logit_score is None:
             pooling = JsonObject.read(module_path / "config.json", directory)
         elif class_name == "Dense" and pooling is not None and not normalize:
             dense.append(_read_dense(module_path, directory))
@@ -98,7 +103,7 @@ def read_modules(directory: Path) -> Modules | None:
     if transformer is None:
         raise ModelLoadError(f"{MODULES_FILE} names no Transformer module")
     if pooling is None:
-        return Modules(transformer, None)
+        return Modules(transformer, None, logit_score)
     head = HeadConfig(
         _read_pooling(pooling), pooling.boolean("include_prompt", True), tuple(dense), normalize
     )

@@ -5,21 +5,25 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import torch
 
 import rose
+from rose.checkpoint.answers import AnswerTokens, find_answer_tokens
 from rose.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from rose.checkpoint.fingerprint import fingerprint
 from rose.checkpoint.head import DenseConfig, HeadConfig
 from rose.checkpoint.location import find_model
+from rose.checkpoint.templates import find_templates
 from rose.checkpoint.weights import SafetensorsWeights, weight_files
-from rose.config import Activation, BatchLayout, EngineConfig, ModelInfo, Task
+from rose.config import Activation, BatchLayout, EngineConfig, ModelInfo, Task, TaskChoice
 from rose.errors import ConfigError, ModelLoadError
 from rose.layers.linear import Linear, load_linear
 from rose.layers.pooling import Pooling
 from rose.models.base import Model
 from rose.models.embedding import EmbeddingModel
+from rose.models.qwen3_reranker import Qwen3Reranker
 from rose.models.registry import find_backbone, find_classifier, is_classifier
 
 logger = logging.getLogger(__name__)
@@ -48,11 +52,16 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     weights = SafetensorsWeights(checkpoint.transformer, dtype, device)
     head: HeadConfig | None = None
     loaded: Model
-    if checkpoint.head is not None or not is_classifier(checkpoint.architecture):
+    answers = find_answer_tokens(checkpoint, name, config.task)
+    labels: tuple[str, ...] = () if answers is None else ("yes",)
+    if answers is not None:
+        loaded, unused = _load_reranker(checkpoint, config, weights, answers)
+    elif _is_embedding(checkpoint, config.task):
         head = _head(checkpoint, config)
         loaded, unused = _load_embedding(checkpoint, head, weights)
     else:
         loaded, unused = _load_classifier(checkpoint, config, weights)
+        labels = checkpoint.labels
     weights.check_all_taken(unused)
     backbone = loaded.backbone
     max_length = _max_sequence_tokens(checkpoint, config, backbone.max_positions)
@@ -60,7 +69,8 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     for dense in head.dense if head else ():
         files += weight_files(dense.directory)
     task: Task = "embed" if head else "score" if loaded.output_width == 1 else "classify"
-    pooling = "+".join(head.pooling) if head else "cls"
+    pooling = "+".join(head.pooling) if head else "cls" if answers is None else "last_token"
+    templates = find_templates(config, task, name, checkpoint.prompts, checkpoint.pair_templates)
     info = ModelInfo(
         name=config.served_name or name,
         architecture=checkpoint.architecture,
@@ -72,11 +82,12 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
         normalized=bool(head and head.normalize),
         similarity=checkpoint.similarity or "cosine",
         activation=_activation(checkpoint, task),
-        labels=() if head else checkpoint.labels,
-        positive_label=_positive_label(checkpoint.labels) if task == "classify" else 0,
+        labels=labels,
+        positive_label=_positive_label(labels) if task == "classify" else 0,
         matryoshka_dimensions=checkpoint.matryoshka_dimensions if head else (),
         prompts=checkpoint.prompts,
         default_prompt_name=checkpoint.default_prompt_name,
+        templates=templates,
         lower_case=checkpoint.lower_case,
         dtype=str(dtype).removeprefix("torch."),
         device=str(device),
@@ -88,6 +99,8 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
             head.normalize if head else None,
             max_length,
             checkpoint.prompts,
+            templates,
+            answers,
             checkpoint.lower_case,
             str(dtype),
             rose.__version__,
@@ -182,18 +195,48 @@ def _load_dense(config: DenseConfig, device: torch.device) -> Linear:
     return layer
 
 
+def _is_embedding(checkpoint: Checkpoint, task: TaskChoice) -> bool:
+    classifies = is_classifier(checkpoint.architecture)
+    if task == "score" and not classifies:
+        raise ConfigError(
+            f"task score needs a classification head, or a language model without "
+            f"sentence-transformers modules; this is {checkpoint.architecture}"
+        )
+    if task == "auto":
+        return checkpoint.head is not None or not classifies
+    return task == "embed"
+
+
+def _load_reranker(
+    checkpoint: Checkpoint, config: EngineConfig, weights: SafetensorsWeights, answers: AnswerTokens
+) -> tuple[Model, tuple[str, ...]]:
+    _refuse_embedding_options(checkpoint, config)
+    if checkpoint.architecture != "Qwen3ForCausalLM":
+        raise ModelLoadError(
+            f"config.json: architecture {checkpoint.architecture!r} is not supported as a "
+            "reranker; supported: Qwen3ForCausalLM"
+        )
+    reranker = Qwen3Reranker(checkpoint.config, weights, answers.yes, answers.no)
+    # A concrete class; the registry's models are only known as protocols.
+    return cast("Model", reranker), find_backbone(checkpoint.architecture).unused_weights
+
+
 def _load_classifier(
     checkpoint: Checkpoint, config: EngineConfig, weights: SafetensorsWeights
 ) -> tuple[Model, tuple[str, ...]]:
+    _refuse_embedding_options(checkpoint, config)
+    classifier_class = find_classifier(checkpoint.architecture)
+    model: Model = classifier_class(checkpoint.config, weights, len(checkpoint.labels))
+    return model, classifier_class.unused_weights
+
+
+def _refuse_embedding_options(checkpoint: Checkpoint, config: EngineConfig) -> None:
     for option in ("pooling", "normalize"):
         if getattr(config, option) is not None:
             raise ConfigError(
                 f"{option} is an option of embedding models; "
-                f"{checkpoint.architecture} is a classifier"
+                f"{checkpoint.architecture} is served as a cross-encoder"
             )
-    classifier_class = find_classifier(checkpoint.architecture)
-    model: Model = classifier_class(checkpoint.config, weights, len(checkpoint.labels))
-    return model, classifier_class.unused_weights
 
 
 def _max_sequence_tokens(checkpoint: Checkpoint, config: EngineConfig, max_positions: int) -> int:
