@@ -110,8 +110,8 @@ class Engine:
 def _make_runner(model: Model, info: ModelInfo, config: EngineConfig) -> Runner:
     device, dtype = torch.device(info.device), getattr(torch, info.dtype)
     if device.type == "cpu":
-        attention = make_attention(config.attention, model.backbone.attention_shape, dtype, device)
-        return CpuRunner(model, attention)
+        shape = model.backbone.attention_shape
+        return CpuRunner(model, lambda: make_attention(config.attention, shape, dtype, device))
     # Imported here: CPU use must not load triton.
     from rose.engine.cuda_runner import CudaRunner
 
