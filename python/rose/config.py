@@ -68,6 +68,8 @@ class EngineConfig:
     """Attention back end."""
     num_threads: int | None = None
     """Threads of a CPU step; None leaves torch's own choice."""
+    deterministic: bool = False
+    """Results have the same bits whatever else is computed beside them; costs throughput."""
     graph_max_tokens: int = 16384
     """Steps of up to this many tokens become CUDA graphs; larger ones run eagerly. 0 = no graphs."""
     max_graphs: int = 512

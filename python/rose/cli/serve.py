@@ -141,6 +141,14 @@ def serve(
     max_batch_sequences: Annotated[
         int, _option("Most sequences of one step.", "MAX_BATCH_SEQUENCES")
     ] = _ENGINE.max_batch_sequences,
+    deterministic: Annotated[
+        bool,
+        _option(
+            "Same bits whatever else is computed beside it; costs throughput.",
+            "DETERMINISTIC",
+            "--deterministic",
+        ),
+    ] = _ENGINE.deterministic,
     graph_max_tokens: Annotated[
         int,
         _option(
@@ -226,6 +234,7 @@ def serve(
             num_threads=num_threads,
             max_batch_tokens=max_batch_tokens,
             max_batch_sequences=max_batch_sequences,
+            deterministic=deterministic,
             graph_max_tokens=graph_max_tokens,
             max_graphs=max_graphs,
             warmup_tokens=tuple(warmup_tokens or ()),
