@@ -9,6 +9,7 @@ use crate::layout::Layout;
 use crate::pool::caught;
 use crate::prefix::PrefixRule;
 use crate::strip::strip;
+use crate::template::CompiledTemplate;
 use crate::truncation::Side;
 
 /// What the model says beside its `tokenizer.json`.
@@ -53,6 +54,7 @@ pub struct Tokenizer {
     pub(crate) single: Layout,
     pub(crate) pair: Layout,
     prefix_rule: Option<PrefixRule>,
+    pub(crate) template: Option<CompiledTemplate>,
     pub(crate) options: TokenizerOptions,
 }
 
@@ -94,6 +96,7 @@ impl Tokenizer {
             single,
             pair,
             prefix_rule,
+            template: None,
             options,
         })
     }
@@ -104,10 +107,21 @@ impl Tokenizer {
         self.single.num_special()
     }
 
-    /// Special tokens of a pair.
+    /// Special tokens of a pair; of a template only what follows the document.
     #[must_use]
     pub fn num_special_pair(&self) -> usize {
-        self.pair.num_special()
+        match &self.template {
+            Some(template) => template.suffix().len(),
+            None => self.pair.num_special(),
+        }
+    }
+
+    /// Whether a request may bring an instruction for its pairs.
+    #[must_use]
+    pub fn has_instruction(&self) -> bool {
+        self.template
+            .as_ref()
+            .is_some_and(CompiledTemplate::has_instruction)
     }
 
     /// The text of each token, empty for ids that no token has.

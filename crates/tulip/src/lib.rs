@@ -29,6 +29,7 @@ pub mod server;
 mod service;
 mod similarity;
 pub mod status;
+pub mod text_encoder;
 mod vectors;
 
 pub use error::{Error, Result};

@@ -111,7 +111,11 @@ def _make_runner(model: Model, info: ModelInfo, config: EngineConfig) -> Runner:
     device, dtype = torch.device(info.device), getattr(torch, info.dtype)
     if device.type == "cpu":
         shape = model.backbone.attention_shape
-        return CpuRunner(model, lambda: make_attention(config.attention, shape, dtype, device))
+        return CpuRunner(
+            model,
+            lambda: make_attention(config.attention, shape, dtype, device),
+            deterministic=config.deterministic,
+        )
     # Imported here: CPU use must not load triton.
     from rose.engine.cuda_runner import CudaRunner
 
