@@ -1,0 +1,1 @@
+//! Options of the gateway, checked before a port is bound.
