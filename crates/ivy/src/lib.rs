@@ -21,12 +21,23 @@
 
 pub mod api;
 pub mod backend;
+mod balancer;
 pub mod config;
 pub mod error;
+pub mod fleet;
+mod hedge;
 pub mod local;
 pub mod model;
+mod replica;
+mod resolve;
+mod retry;
+mod split;
 
 pub use backend::Backend;
 pub use error::{Error, Result};
+pub use fleet::{Fleet, FleetConfig};
+pub use hedge::HedgeConfig;
 pub use local::Local;
 pub use model::Model;
+pub use replica::connection::ReplicaTls;
+pub use resolve::{ReplicaName, ReplicaNameError};
