@@ -20,20 +20,31 @@
 //! | `server.rs`, `config.rs`, `error.rs` | HTTP around it | `main.rs`, the extension module |
 
 pub mod api;
+mod auth;
 pub mod backend;
 mod balancer;
 pub mod config;
+mod connection;
+mod deadline;
 pub mod error;
 pub mod fleet;
+mod gateway;
 mod hedge;
+mod job;
+mod layers;
 pub mod local;
+pub mod metrics;
 pub mod model;
 mod replica;
 mod resolve;
 mod retry;
+pub mod server;
 mod split;
+mod surrogates;
+mod tls;
 
 pub use backend::Backend;
+pub use config::{ConfigError, GatewayConfig, TlsConfig};
 pub use error::{Error, Result};
 pub use fleet::{Fleet, FleetConfig};
 pub use hedge::HedgeConfig;
@@ -41,3 +52,4 @@ pub use local::Local;
 pub use model::Model;
 pub use replica::connection::ReplicaTls;
 pub use resolve::{ReplicaName, ReplicaNameError};
+pub use server::{ServeError, Server};

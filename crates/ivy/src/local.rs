@@ -36,10 +36,10 @@ impl<T: Tulip> Local<T> {
         }
     }
 
-    fn get_model(&self, name: &str) -> Result<GetModelResponse, Status> {
+    fn get_model(&self, name: &str, include_tokenizer: bool) -> Result<GetModelResponse, Status> {
         let request = Request::new(GetModelRequest {
             model: name.into(),
-            include_tokenizer: false,
+            include_tokenizer,
         });
         // The answer is there at once: nothing in this call waits.
         let answered = self.service.get_model(request).now_or_never();
@@ -95,15 +95,15 @@ impl<T: Tulip> Backend for Local<T> {
     }
 
     fn model(&self, name: &str) -> Result<Arc<Model>, Status> {
-        let info = self.get_model(name)?;
+        let info = self.get_model(name, false)?;
         if let Some(model) = &*self.model.read()
             && model.info.fingerprint == info.fingerprint
             && model.info.model == info.model
         {
             return Ok(Arc::clone(model));
         }
-        let model = Model::new(info).map_err(|error| Status::internal(error.to_string()))?;
-        let model = Arc::new(model);
+        let info = self.get_model(name, true)?;
+        let model = Arc::new(Model::tokenized_elsewhere(info));
         *self.model.write() = Some(Arc::clone(&model));
         Ok(model)
     }

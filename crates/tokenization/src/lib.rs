@@ -15,6 +15,7 @@ mod encode;
 mod error;
 #[cfg(test)]
 mod fixtures;
+mod inspect;
 mod layout;
 mod pool;
 mod prefix;
@@ -25,6 +26,7 @@ mod truncation;
 pub use batch::{encode_batch, encode_pairs, encode_query};
 pub use encode::{Encoded, Query};
 pub use error::{EncodeError, LoadError, PoolError};
+pub use inspect::InspectedToken;
 pub use pool::Pool;
 pub use tokenizer::{Content, Tokenizer, TokenizerOptions};
 pub use truncation::{OverlongPolicy, PairTruncation, Side, Truncated, TruncationOptions};
