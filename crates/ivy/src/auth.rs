@@ -35,9 +35,10 @@ impl ApiKeys {
         }
         let given = digest(key_of(headers).ok_or(Error::NoKey)?);
         // All keys are looked at, so that time says nothing about which one was near.
-        let found = self.digests.iter().fold(Choice::from(0), |found, known| {
-            found | known.ct_eq(&given)
-        });
+        let found = self
+            .digests
+            .iter()
+            .fold(Choice::from(0), |found, known| found | known.ct_eq(&given));
         if found.into() {
             Ok(())
         } else {

@@ -82,8 +82,14 @@ mod tests {
         assert_eq!(timeout(&[]), Ok(Duration::from_secs(60)));
         let ours = ("x-request-timeout-ms", "250".to_owned());
         let baseten = ("request-timeout-ms", "90000".to_owned());
-        assert_eq!(timeout(std::slice::from_ref(&ours)), Ok(Duration::from_millis(250)));
-        assert_eq!(timeout(std::slice::from_ref(&baseten)), Ok(Duration::from_secs(90)));
+        assert_eq!(
+            timeout(std::slice::from_ref(&ours)),
+            Ok(Duration::from_millis(250))
+        );
+        assert_eq!(
+            timeout(std::slice::from_ref(&baseten)),
+            Ok(Duration::from_secs(90))
+        );
         assert_eq!(timeout(&[ours, baseten]), Ok(Duration::from_millis(250)));
         let long = ("request-timeout-ms", "99999999999999999999999".to_owned());
         assert_eq!(timeout(&[long]), Ok(Duration::from_secs(100)));

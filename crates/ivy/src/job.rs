@@ -216,7 +216,10 @@ fn characters<'a>(inputs: impl IntoIterator<Item = &'a Input>) -> usize {
 /// The values of a float32 tensor, row by row.
 pub(crate) fn float32(tensor: &Tensor) -> Vec<f32> {
     let (values, _) = tensor.data.as_chunks::<4>();
-    values.iter().map(|&value| f32::from_le_bytes(value)).collect()
+    values
+        .iter()
+        .map(|&value| f32::from_le_bytes(value))
+        .collect()
 }
 
 /// Indices of the best documents, best first, ties by index; `top_n` 0 = all.

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
 
 /// Requests answered, by `route` and `status`; 499 = the client left first.
 pub const REQUESTS: &str = "ivy_requests_total";

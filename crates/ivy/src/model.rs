@@ -61,7 +61,9 @@ impl Model {
             return Ok(Arc::clone(tokenizer));
         }
         if self.tokenizer_json.is_empty() {
-            return Err(Error::WrongTask("the model came without a tokenizer".into()));
+            return Err(Error::WrongTask(
+                "the model came without a tokenizer".into(),
+            ));
         }
         let loaded = load(&self.info, &self.tokenizer_json);
         let loaded = loaded.map_err(|error| Error::Internal(error.to_string()))?;

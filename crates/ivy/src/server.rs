@@ -48,8 +48,8 @@ pub enum ServeError {
 pub fn app(config: GatewayConfig, backend: Arc<dyn Backend>) -> Result<Router, ServeError> {
     config.validate()?;
     let threads = config.tokenizer_threads;
-    let gateway = Gateway::new(config, backend)
-        .map_err(|source| ServeError::Threads { threads, source })?;
+    let gateway =
+        Gateway::new(config, backend).map_err(|source| ServeError::Threads { threads, source })?;
     Ok(layers::app(Arc::new(gateway)))
 }
 

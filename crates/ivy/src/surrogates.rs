@@ -75,7 +75,10 @@ mod tests {
             (r#""\\\\ud83d""#, "\\\\ud83d"),
             (r#""\u0000\u00e9\"""#, "\0é\""),
         ] {
-            assert!(matches!(repaired(json.as_bytes()), Cow::Borrowed(_)), "{json}");
+            assert!(
+                matches!(repaired(json.as_bytes()), Cow::Borrowed(_)),
+                "{json}"
+            );
             assert_eq!(parsed(json), text);
         }
     }
@@ -83,7 +86,10 @@ mod tests {
     #[test]
     fn cut_escapes_are_left_to_the_parser() {
         for json in [r#""\ud8"#, r#""\"#, r#""\u"#, r#""\ud83"#] {
-            assert!(matches!(repaired(json.as_bytes()), Cow::Borrowed(_)), "{json}");
+            assert!(
+                matches!(repaired(json.as_bytes()), Cow::Borrowed(_)),
+                "{json}"
+            );
         }
     }
 }

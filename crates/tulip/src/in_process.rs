@@ -6,12 +6,12 @@ use tokio_util::task::TaskTracker;
 use tonic::{Request, Response, Status, Streaming};
 use tulip_proto::v1::tulip_server::Tulip;
 use tulip_proto::v1::{
-    EmbedRequest, EmbedResponse, GetModelRequest, GetModelResponse, ScoreRequest, ScoreResponse,
-    TokenizeRequest, TokenizeResponse,
+    EmbedRequest, EmbedResponse, EmbedStreamResponse, GetModelRequest, GetModelResponse,
+    ScoreRequest, ScoreResponse, ScoreStreamResponse, TokenizeRequest, TokenizeResponse,
 };
 
 use crate::deadline::Deadline;
-use crate::service::{ServiceState, TulipService};
+use crate::service::{Answers, ServiceState, TulipService};
 
 /// Answers as over a connection: the timeout of the request is its deadline, a call that is
 /// dropped is cancelled, and a drain waits for calls in flight.
@@ -55,7 +55,7 @@ impl Tulip for InProcess {
         self.service.embed(Self::arrived(request)).await
     }
 
-    type ScoreStreamStream = <TulipService as Tulip>::ScoreStreamStream;
+    type ScoreStreamStream = Answers<ScoreStreamResponse>;
 
     async fn score_stream(
         &self,
@@ -64,7 +64,7 @@ impl Tulip for InProcess {
         self.service.score_stream(Self::arrived(request)).await
     }
 
-    type EmbedStreamStream = <TulipService as Tulip>::EmbedStreamStream;
+    type EmbedStreamStream = Answers<EmbedStreamResponse>;
 
     async fn embed_stream(
         &self,

@@ -104,7 +104,9 @@ pub(crate) async fn embed_v2(call: Call) -> Response {
 
 async fn answer(call: &Call) -> Result<Reply> {
     let body: EmbedV2Request = call.json().await?;
-    let model = call.gateway.model(body.model.as_deref().unwrap_or_default())?;
+    let model = call
+        .gateway
+        .model(body.model.as_deref().unwrap_or_default())?;
     let (field, texts) = texts(&body)?;
     let (input_type, prompt_name) = prompt(&model, body.input_type.as_deref())?;
     let mut truncation = match body.truncate.as_deref() {
@@ -172,7 +174,11 @@ async fn answer(call: &Call) -> Result<Reply> {
     }
     let values = embedded.iter().map(|one| one.dense.data.len()).sum();
     // The types are of the same tokens: billed once.
-    let report = embedded.into_iter().next().map(|one| one.report).unwrap_or_default();
+    let report = embedded
+        .into_iter()
+        .next()
+        .map(|one| one.report)
+        .unwrap_or_default();
     let response = EmbedV2Response {
         id: call.arrival.request_id.to_string(),
         embeddings,
@@ -193,14 +199,17 @@ fn texts(body: &EmbedV2Request) -> Result<(&'static str, Vec<String>)> {
         (None, None) => Err(Error::invalid("texts", "is missing")),
         (None, Some(inputs)) => {
             let joined = inputs.iter().enumerate().map(|(index, input)| {
-                let parts = input.content.iter().map(|part| match (&*part.r#type, &part.text) {
-                    ("text", Some(text)) => Ok(text.as_str()),
-                    (other, _) => {
-                        let field = format!("inputs[{index}].content");
-                        let message = format!("type {other:?} is not supported, only text is");
-                        Err(Error::invalid(field, message))
-                    }
-                });
+                let parts = input
+                    .content
+                    .iter()
+                    .map(|part| match (&*part.r#type, &part.text) {
+                        ("text", Some(text)) => Ok(text.as_str()),
+                        (other, _) => {
+                            let field = format!("inputs[{index}].content");
+                            let message = format!("type {other:?} is not supported, only text is");
+                            Err(Error::invalid(field, message))
+                        }
+                    });
                 Ok(parts.collect::<Result<Vec<_>>>()?.join("\n"))
             });
             Ok(("inputs", joined.collect::<Result<_>>()?))

@@ -67,7 +67,9 @@ async fn answer(call: &Call) -> Result<Reply> {
     let mut truncation = options::cut();
     truncation.max_document_tokens = options::count("max_tokens_per_doc", max_tokens, 1)?;
     let job = ScoreJob {
-        model: call.gateway.model(body.model.as_deref().unwrap_or_default())?,
+        model: call
+            .gateway
+            .model(body.model.as_deref().unwrap_or_default())?,
         request: ScoreRequest {
             query: Some(text(body.query)),
             documents: body.documents.into_iter().map(text).collect(),

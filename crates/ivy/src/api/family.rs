@@ -119,7 +119,9 @@ impl Family {
         }
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, scheme);
         }
         response
     }

@@ -268,15 +268,26 @@ mod tests {
     fn documents_may_be_objects() {
         let read = |json: &str, fields: &[&str]| {
             let fields: Vec<String> = fields.iter().map(|&field| field.into()).collect();
-            serde_json::from_str::<Document>(json).unwrap().read(&fields)
+            serde_json::from_str::<Document>(json)
+                .unwrap()
+                .read(&fields)
         };
         let object = r#"{"text": "b", "title": "a", "year": 7}"#;
         assert_eq!(read(r#""a""#, &["title"]), Ok("a".into()));
         assert_eq!(read(object, &[]), Ok("b".into()));
         assert_eq!(read(object, &["title"]), Ok("a".into()));
-        assert_eq!(read(object, &["title", "year"]), Ok("title: a\nyear: 7".into()));
-        assert_eq!(read(object, &["body"]), Err("has none of the rank_fields [\"body\"]".into()));
-        assert_eq!(read(r#"{"image": "x"}"#, &[]), Err("images are not supported".into()));
+        assert_eq!(
+            read(object, &["title", "year"]),
+            Ok("title: a\nyear: 7".into())
+        );
+        assert_eq!(
+            read(object, &["body"]),
+            Err("has none of the rank_fields [\"body\"]".into())
+        );
+        assert_eq!(
+            read(r#"{"image": "x"}"#, &[]),
+            Err("images are not supported".into())
+        );
     }
 
     fn inputs(json: &str) -> Result<Vec<v1::Input>, String> {
@@ -290,14 +301,28 @@ mod tests {
         assert_eq!(inputs(r#""a\n""#), Ok(vec![text("a\n")]));
         assert_eq!(inputs(r#"["a", ""]"#), Ok(vec![text("a"), text("")]));
         assert_eq!(inputs("[1, 258]"), Ok(vec![token_ids(&[1, 258])]));
-        assert_eq!(inputs(r#"[[1], "a", []]"#), Ok(vec![token_ids(&[1]), text("a"), token_ids(&[])]));
+        assert_eq!(
+            inputs(r#"[[1], "a", []]"#),
+            Ok(vec![token_ids(&[1]), text("a"), token_ids(&[])])
+        );
         assert_eq!(inputs(r#"[{"text": "a", "id": 3}]"#), Ok(vec![text("a")]));
         assert_eq!(inputs("[]"), Ok(vec![]));
     }
 
     #[test]
     fn what_is_none_is_refused() {
-        for json in ["5", "null", "{}", "[null]", "[{\"image\": \"x\"}]", "[1, \"a\"]", "[\"a\", 1]", "[-1]", "[4294967296]", "[[1.5]]"] {
+        for json in [
+            "5",
+            "null",
+            "{}",
+            "[null]",
+            "[{\"image\": \"x\"}]",
+            "[1, \"a\"]",
+            "[\"a\", 1]",
+            "[-1]",
+            "[4294967296]",
+            "[[1.5]]",
+        ] {
             assert!(inputs(json).is_err(), "{json}");
         }
     }

@@ -134,13 +134,18 @@ pub(crate) async fn embeddings(call: Call) -> Response {
 }
 
 async fn answer(call: &Call, body: EmbeddingsRequest) -> Result<Reply> {
-    let model = call.gateway.model(body.model.as_deref().unwrap_or_default())?;
+    let model = call
+        .gateway
+        .model(body.model.as_deref().unwrap_or_default())?;
     let (request, encoding) = request(call, &model, body)?;
     let items = request.inputs.len();
     let job = EmbedJob {
         model: model.clone(),
         request,
-        names: Names::list("input"),
+        names: Names {
+            items: "input",
+            others: &[("normalization", "normalized")],
+        },
     };
     let embedded = call.gateway.embed(job, call.deadline()?).await?;
     let values = match encoding {
@@ -148,7 +153,9 @@ async fn answer(call: &Call, body: EmbeddingsRequest) -> Result<Reply> {
         // Base64 is a copy of bytes, cheap at any size.
         Encoding::Base64 => 0,
     };
-    let vectors = rows(&embedded.dense, items, encoding).into_iter().enumerate();
+    let vectors = rows(&embedded.dense, items, encoding)
+        .into_iter()
+        .enumerate();
     let data = vectors.map(|(index, embedding)| Embedding {
         object: "embedding",
         index,
@@ -169,7 +176,10 @@ fn request(
     body: EmbeddingsRequest,
 ) -> Result<(EmbedRequest, Encoding)> {
     if body.late_chunking == Some(true) {
-        return Err(Error::invalid("late_chunking", "is not supported, must be false"));
+        return Err(Error::invalid(
+            "late_chunking",
+            "is not supported, must be false",
+        ));
     }
     let (dtype, encoding) = format(&body)?;
     let (field, dimensions) = match body.output_dimension {

@@ -89,7 +89,10 @@ mod tests {
         assert_eq!(count("top_n", Some(1 << 40), 1), Ok(u32::MAX));
         for given in [0, -1, i64::MIN] {
             let expected = format!("top_n: must be at least 1, is {given}");
-            assert_eq!(count("top_n", Some(given), 1).unwrap_err().to_string(), expected);
+            assert_eq!(
+                count("top_n", Some(given), 1).unwrap_err().to_string(),
+                expected
+            );
         }
         assert_eq!(count("top_n", Some(0), 0), Ok(0));
     }

@@ -66,9 +66,17 @@ impl Report {
         ] {
             put(headers, name, HeaderValue::from(whole_ms(time)));
         }
-        put(headers, "x-compute-type", HeaderValue::from_static(self.device));
+        put(
+            headers,
+            "x-compute-type",
+            HeaderValue::from_static(self.device),
+        );
         put(headers, "x-compute-tokens", self.usage.input_tokens.into());
-        put(headers, "x-compute-characters", (self.characters as u64).into());
+        put(
+            headers,
+            "x-compute-characters",
+            (self.characters as u64).into(),
+        );
         let timing = format!(
             "total;dur={:.3}, tokenize;dur={:.3}, queue;dur={:.3}, compute;dur={:.3}",
             ms(total),
@@ -80,7 +88,11 @@ impl Report {
         put_text(headers, "x-model-fingerprint", &self.fingerprint);
         put_text(headers, "x-truncated", &self.truncated());
         let failed = self.item_errors.iter().map(|error| error.index);
-        put_text(headers, "x-item-errors", &listed(failed.map(|index| index.to_string())));
+        put_text(
+            headers,
+            "x-item-errors",
+            &listed(failed.map(|index| index.to_string())),
+        );
     }
 
     /// `0:812>510` is input 0, 812 tokens given, 510 used.

@@ -159,15 +159,16 @@ async fn answer(call: &Call, family: Family, body: RerankRequest) -> Result<Repl
         documents.push(text(read.map_err(at)?));
     }
     let mut truncation = options::cut_if(body.truncation.unwrap_or(true));
-    let default_max_tokens =
-        (family == Family::Cohere).then_some(DEFAULT_MAX_TOKENS_PER_DOC);
+    let default_max_tokens = (family == Family::Cohere).then_some(DEFAULT_MAX_TOKENS_PER_DOC);
     let max_tokens = body.max_tokens_per_doc.or(default_max_tokens);
     truncation.max_document_tokens = options::count("max_tokens_per_doc", max_tokens, 1)?;
     let top_n = match body.top_k {
         Some(top_k) => options::count("top_k", Some(top_k), 1)?,
         None => options::count("top_n", body.top_n, 1)?,
     };
-    let model = call.gateway.model(body.model.as_deref().unwrap_or_default())?;
+    let model = call
+        .gateway
+        .model(body.model.as_deref().unwrap_or_default())?;
     let job = ScoreJob {
         model: model.clone(),
         request: ScoreRequest {

@@ -47,11 +47,15 @@ impl Serialize for Row {
             }
             DType::DtypeFloat16 => {
                 let (values, _) = self.data.as_chunks::<2>();
-                numbers(serializer, values, |&value| f16::from_le_bytes(value).to_f32())
+                numbers(serializer, values, |&value| {
+                    f16::from_le_bytes(value).to_f32()
+                })
             }
             DType::DtypeBfloat16 => {
                 let (values, _) = self.data.as_chunks::<2>();
-                numbers(serializer, values, |&value| bf16::from_le_bytes(value).to_f32())
+                numbers(serializer, values, |&value| {
+                    bf16::from_le_bytes(value).to_f32()
+                })
             }
             DType::DtypeInt8 | DType::DtypeBinary => {
                 numbers(serializer, &self.data, |&value| i8::from_le_bytes([value]))
@@ -90,19 +94,38 @@ mod tests {
     fn every_type_as_numbers() {
         let float32 = [0, 0, 0x80, 0x3f, 0xcd, 0xcc, 0xcc, 0x3d];
         let data = Box::leak(Box::new(float32));
-        assert_eq!(written(DType::DtypeFloat32, data, Encoding::Numbers), "[[1.0],[0.1]]");
+        assert_eq!(
+            written(DType::DtypeFloat32, data, Encoding::Numbers),
+            "[[1.0],[0.1]]"
+        );
         let halves = [0, 0x3c, 0, 0xc0];
         let data = Box::leak(Box::new(halves));
-        assert_eq!(written(DType::DtypeFloat16, data, Encoding::Numbers), "[[1.0],[-2.0]]");
+        assert_eq!(
+            written(DType::DtypeFloat16, data, Encoding::Numbers),
+            "[[1.0],[-2.0]]"
+        );
         let bytes = b"\x80\x7f";
-        assert_eq!(written(DType::DtypeInt8, bytes, Encoding::Numbers), "[[-128],[127]]");
-        assert_eq!(written(DType::DtypeBinary, bytes, Encoding::Numbers), "[[-128],[127]]");
-        assert_eq!(written(DType::DtypeUbinary, bytes, Encoding::Numbers), "[[128],[127]]");
+        assert_eq!(
+            written(DType::DtypeInt8, bytes, Encoding::Numbers),
+            "[[-128],[127]]"
+        );
+        assert_eq!(
+            written(DType::DtypeBinary, bytes, Encoding::Numbers),
+            "[[-128],[127]]"
+        );
+        assert_eq!(
+            written(DType::DtypeUbinary, bytes, Encoding::Numbers),
+            "[[128],[127]]"
+        );
     }
 
     #[test]
     fn base64_is_the_bytes() {
-        let found = written(DType::DtypeUint8, b"\x01\x02\x03\x04\x05\x06", Encoding::Base64);
+        let found = written(
+            DType::DtypeUint8,
+            b"\x01\x02\x03\x04\x05\x06",
+            Encoding::Base64,
+        );
         assert_eq!(found, r#"["AQID","BAUG"]"#);
     }
 }

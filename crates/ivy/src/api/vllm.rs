@@ -93,7 +93,9 @@ pub(crate) async fn score(call: Call) -> Response {
 
 async fn answer(call: &Call) -> Result<Reply> {
     let mut body: ScoreBody = call.json().await?;
-    let model = call.gateway.model(body.model.as_deref().unwrap_or_default())?;
+    let model = call
+        .gateway
+        .model(body.model.as_deref().unwrap_or_default())?;
     let ((first, firsts), (second, seconds)) = sides(&mut body)?;
     call.gateway.check_count(second, seconds.len())?;
     let truncation = truncation(&Limits {
@@ -120,17 +122,23 @@ async fn answer(call: &Call) -> Result<Reply> {
         },
         names: Names {
             items: second,
-            others: if first == "queries" { &QUERIES } else { &FIRST_TEXT },
+            others: if first == "queries" {
+                &QUERIES
+            } else {
+                &FIRST_TEXT
+            },
         },
     };
     let jobs = match firsts {
         OneOrMany::One(query) => vec![job(query, seconds)],
-        OneOrMany::Many(queries) if queries.len() == 1 => {
-            queries.into_iter().map(|query| job(query, seconds.clone())).collect()
-        }
-        OneOrMany::Many(queries) if queries.len() == seconds.len() => {
-            grouped(queries, seconds).into_iter().map(|(query, documents)| job(query, documents)).collect()
-        }
+        OneOrMany::Many(queries) if queries.len() == 1 => queries
+            .into_iter()
+            .map(|query| job(query, seconds.clone()))
+            .collect(),
+        OneOrMany::Many(queries) if queries.len() == seconds.len() => grouped(queries, seconds)
+            .into_iter()
+            .map(|(query, documents)| job(query, documents))
+            .collect(),
         OneOrMany::Many(queries) => {
             let message = format!(
                 "has {} entries and {second} has {}: must be 1:1, 1:N or N:N",
@@ -177,8 +185,14 @@ fn sides(body: &mut ScoreBody) -> Result<(Side<OneOrMany>, Side<Vec<String>>)> {
         None => ("items", body.items.take()),
     };
     let candidates = [
-        (("text_1", body.text_1.take()), ("text_2", body.text_2.take())),
-        (("data_1", body.data_1.take()), ("data_2", body.data_2.take())),
+        (
+            ("text_1", body.text_1.take()),
+            ("text_2", body.text_2.take()),
+        ),
+        (
+            ("data_1", body.data_1.take()),
+            ("data_2", body.data_2.take()),
+        ),
         (("queries", body.queries.take()), second),
     ];
     let mut found = None;
@@ -226,9 +240,8 @@ pub(super) struct Limits<'a> {
 pub(super) fn truncation(limits: &Limits<'_>) -> Result<Truncation> {
     let max_query_tokens = options::count("max_tokens_per_query", limits.max_tokens_per_query, 0)?;
     let max_document_tokens = options::count("max_tokens_per_doc", limits.max_tokens_per_doc, 0)?;
-    let may_cut = limits.truncate_prompt_tokens.is_some()
-        || max_query_tokens > 0
-        || max_document_tokens > 0;
+    let may_cut =
+        limits.truncate_prompt_tokens.is_some() || max_query_tokens > 0 || max_document_tokens > 0;
     Ok(Truncation {
         side: options::side("truncation_side", limits.truncation_side)?.into(),
         max_tokens: prompt_tokens(limits.truncate_prompt_tokens)?,

@@ -94,7 +94,10 @@ async fn run(call: &Call, kind: OutputKind) -> Result<(Embedded, usize)> {
             outputs: vec![kind.into()],
             ..EmbedRequest::default()
         },
-        names: Names::list("inputs"),
+        names: Names {
+            items: "inputs",
+            others: &[("normalization", "normalize")],
+        },
     };
     Ok((call.gateway.embed(job, call.deadline()?).await?, items))
 }
