@@ -19,6 +19,7 @@ mod encode;
 mod error;
 #[cfg(test)]
 mod fixtures;
+mod inspect;
 mod layout;
 mod pool;
 mod prefix;
@@ -35,6 +36,7 @@ pub use batch::{
 pub use chunk::Chunk;
 pub use encode::{Encoded, Query};
 pub use error::{EncodeError, LoadError, PoolError};
+pub use inspect::InspectedToken;
 pub use pool::Pool;
 pub use template::PairTemplate;
 pub use tokenizer::{Content, Tokenizer, TokenizerOptions};

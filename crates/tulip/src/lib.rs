@@ -23,6 +23,7 @@ mod awake;
 mod connection;
 mod deadline;
 mod endpoint;
+mod in_process;
 pub mod metrics;
 mod prompt;
 pub mod server;
@@ -33,3 +34,4 @@ pub mod text_encoder;
 mod vectors;
 
 pub use error::{Error, Result};
+pub use in_process::InProcess;
