@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use tokenizers::normalizers::{Lowercase, NormalizerWrapper, Sequence};
 
 use crate::error::{EncodeError, LoadError};
+use crate::fast::FastTokenizer;
 use crate::layout::Layout;
 use crate::pool::caught;
 use crate::prefix::PrefixRule;
@@ -50,6 +51,8 @@ impl Content {
 #[derive(Debug)]
 pub struct Tokenizer {
     pub(crate) reference: tokenizers::Tokenizer,
+    /// Gives the same ids; `None` where we have no encoder that does.
+    fast: Option<FastTokenizer>,
     pub(crate) single: Layout,
     pub(crate) pair: Layout,
     prefix_rule: Option<PrefixRule>,
@@ -89,13 +92,31 @@ impl Tokenizer {
             });
         }
         let prefix_rule = PrefixRule::of(&reference);
+        let fast = match FastTokenizer::of(&reference, tokenizer_json) {
+            Ok(fast) => {
+                tracing::info!(encoder = fast.name(), "fast tokenizer");
+                Some(fast)
+            }
+            Err(reason) => {
+                tracing::info!(%reason, "the tokenizers crate makes the token ids");
+                None
+            }
+        };
         Ok(Self {
             reference,
+            fast,
             single,
             pair,
             prefix_rule,
             options,
         })
+    }
+
+    /// What makes the token ids: the name of one of our own encoders, or `"tokenizers"` for the
+    /// crate. The ids are the same.
+    #[must_use]
+    pub fn encoder_name(&self) -> &'static str {
+        self.fast.as_ref().map_or("tokenizers", FastTokenizer::name)
     }
 
     /// Special tokens of a single text.
@@ -179,6 +200,11 @@ impl Tokenizer {
         } else {
             text
         };
+        let limit = match side {
+            // One more than can be used shows that there is more.
+            Side::Right => usable.saturating_add(1),
+            Side::Left => usize::MAX,
+        };
         if let (Some(rule), Side::Right) = (self.prefix_rule, side) {
             // Longer and longer beginnings, until reading the rest costs no more than another try.
             let mut min_bytes = usable
@@ -188,20 +214,29 @@ impl Tokenizer {
                 let Some(end) = rule.prefix_end(text, min_bytes) else {
                     break;
                 };
-                let token_ids = self.tokenize(&text[..end])?;
+                let token_ids = self.tokenize(&text[..end], limit)?;
                 if token_ids.len() > usable {
                     return Ok(token_ids);
                 }
                 min_bytes = min_bytes.saturating_mul(4);
             }
         }
-        self.tokenize(text)
+        self.tokenize(text, limit)
     }
 
-    fn tokenize(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
-        let encoding =
-            caught(|| self.reference.encode_fast(text, false)).map_err(EncodeError::Tokenizer)?;
-        let token_ids = encoding.get_ids().to_vec();
+    /// The tokens of `text`, or of a beginning of it with at least `limit` tokens.
+    fn tokenize(&self, text: &str, limit: usize) -> Result<Vec<u32>, EncodeError> {
+        let token_ids = match &self.fast {
+            Some(fast) => {
+                let mut token_ids = Vec::new();
+                fast.encode(text, limit, &mut token_ids);
+                token_ids
+            }
+            None => caught(|| self.reference.encode_fast(text, false))
+                .map_err(EncodeError::Tokenizer)?
+                .get_ids()
+                .to_vec(),
+        };
         self.check_range(&token_ids)?;
         Ok(token_ids)
     }
