@@ -255,9 +255,9 @@ mod tests {
     #[test]
     fn of_equal_keys_the_last_counts() {
         let trie = Trie::new(
-            vec![(b"x", 1), (b"", 9), (b"x", 2)]
+            vec![("x", 1), ("", 9), ("x", 2)]
                 .into_iter()
-                .map(|(key, value)| (key as &[u8], value))
+                .map(|(key, value): (&str, u32)| (key.as_bytes(), value))
                 .collect(),
         )
         .unwrap();
