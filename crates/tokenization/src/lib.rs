@@ -6,7 +6,8 @@
 //!    or does them at once when they are few;
 //! 2. [`Tokenizer`] (`tokenizer`) makes a segment of each: its own tokens, nothing around them.
 //!    Of a text far beyond the limit only a prefix is read, where that is provably the same
-//!    (`prefix`); the query of a request is tokenized once;
+//!    (`prefix`); the query of a request is tokenized once. Ids come from our own encoder where it
+//!    is known to give the same (`fast`), else from the `tokenizers` crate;
 //! 3. segments are cut to the room they have (`encode`, `truncation`);
 //! 4. special tokens are put around them (`layout`), or the prompt that the model wants
 //!    (`template`).
@@ -17,6 +18,7 @@ mod batch;
 mod chunk;
 mod encode;
 mod error;
+mod fast;
 #[cfg(test)]
 mod fixtures;
 mod inspect;
