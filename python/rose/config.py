@@ -10,6 +10,7 @@ from rose.errors import ConfigError
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 Task = Literal["embed", "score", "classify"]
 TaskChoice = Literal["auto", "embed", "score"]
+SelfCheckMode = Literal["refuse", "warn", "off"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 Activation = Literal["identity", "sigmoid", "softmax"]
 PoolingMode = Literal["mean", "cls", "last_token", "max", "mean_sqrt_len_tokens", "weighted_mean"]
@@ -62,6 +63,8 @@ class EngineConfig:
     """Replaces the template of documents; ends with `{document}`. Empty for none."""
     instruction: str | None = None
     """Replaces the instruction that a template has where a request brings none."""
+    self_check: SelfCheckMode = "refuse"
+    """What happens when a model with golden scores (`rose_golden.json`) gives others."""
     revision: str | None = None
     """Branch, tag or commit on the model hub."""
     attention: AttentionName = "auto"
@@ -89,6 +92,7 @@ class EngineConfig:
         _one_of("dtype", self.dtype, get_args(DType))
         _one_of("attention", self.attention, get_args(AttentionName))
         _one_of("task", self.task, get_args(TaskChoice))
+        _one_of("self_check", self.self_check, get_args(SelfCheckMode))
         if self.pooling is not None:
             _one_of("pooling", self.pooling, get_args(PoolingMode))
         for name, lowest, highest in (

@@ -262,9 +262,13 @@ def serve(
 
 def _load(model: str | Path, config: EngineConfig) -> Engine:
     # Imported on the engine's thread: torch takes seconds, the port must not wait for it.
+    from rose.checks.self_check import run_self_check
     from rose.engine.engine import Engine
 
-    return Engine.load(model, config)
+    engine = Engine.load(model, config)
+    if engine.directory is not None:
+        run_self_check(engine, engine.directory, config.self_check)
+    return engine
 
 
 def _name(signals: _StopSignals) -> str:

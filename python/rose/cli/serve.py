@@ -141,6 +141,14 @@ def serve(
     max_batch_sequences: Annotated[
         int, _option("Most sequences of one step.", "MAX_BATCH_SEQUENCES")
     ] = _ENGINE.max_batch_sequences,
+    self_check: Annotated[
+        str,
+        _option(
+            "refuse, warn or off: when golden scores in the model directory are missed.",
+            "SELF_CHECK",
+            metavar="MODE",
+        ),
+    ] = _ENGINE.self_check,
     deterministic: Annotated[
         bool,
         _option(
@@ -234,6 +242,7 @@ def serve(
             num_threads=num_threads,
             max_batch_tokens=max_batch_tokens,
             max_batch_sequences=max_batch_sequences,
+            self_check=self_check,  # type: ignore[arg-type]
             deterministic=deterministic,
             graph_max_tokens=graph_max_tokens,
             max_graphs=max_graphs,

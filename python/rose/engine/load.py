@@ -44,8 +44,8 @@ _POSITIVE_LABELS = {"yes", "true", "positive", "relevant", "entailment", "1"}
 _PLAIN_HEAD = HeadConfig(pooling=("mean",))
 
 
-def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInfo]:
-    """Reads a model; its layout is that of an engine without padding.
+def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInfo, Path]:
+    """Reads a model and says in which directory it is; its layout is that of an engine without padding.
 
     Raises:
         ModelLoadError: there is no such model or its files cannot be used.
@@ -119,7 +119,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
             token_types=backbone.token_types, position_offset=backbone.position_offset
         ),
     )
-    return loaded, info
+    return loaded, info, directory
 
 
 def find_device(name: str) -> torch.device:
