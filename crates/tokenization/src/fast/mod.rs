@@ -13,7 +13,13 @@
 
 mod added_tokens;
 mod bpe;
+mod code_points;
+#[cfg(test)]
+mod random_text;
 mod self_check;
+mod trie;
+mod unigram;
+mod word_piece;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -83,6 +89,8 @@ pub(crate) struct Scratch {
     normalized: String,
     /// What byte-level BPE keeps: words seen before, merges under way.
     pub(crate) bpe: bpe::Scratch,
+    unigram: unigram::Scratch,
+    word_piece: word_piece::Scratch,
 }
 
 /// A tokenizer whose ids come from our own encoder.
@@ -194,8 +202,8 @@ fn encoder_of(source: Source<'_>) -> Result<Box<dyn FastEncoder>, NotCovered> {
     use tokenizers::ModelWrapper;
     match source.reference.get_model() {
         ModelWrapper::BPE(_) => bpe::encoder_of(source),
-        ModelWrapper::WordPiece(_) => Err(NotCovered("WordPiece".to_owned())),
-        ModelWrapper::Unigram(_) => Err(NotCovered("Unigram".to_owned())),
+        ModelWrapper::WordPiece(_) => word_piece::encoder_of(source),
+        ModelWrapper::Unigram(model) => unigram::encoder_of(source, model),
         ModelWrapper::WordLevel(_) => Err(NotCovered("the model is a WordLevel".to_owned())),
     }
 }

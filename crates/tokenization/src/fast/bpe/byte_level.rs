@@ -168,7 +168,9 @@ impl<S: Scanner> FastEncoder for ByteLevel<S> {
         scratch: &mut fast::Scratch,
         ids: &mut Vec<u32>,
     ) {
-        let fast::Scratch { normalized, bpe } = scratch;
+        let fast::Scratch {
+            normalized, bpe, ..
+        } = scratch;
         if !self.preparation.nfc || is_nfc(self.code_points, text) {
             self.push_words(text, limit, bpe, ids);
         } else {
