@@ -7,14 +7,12 @@ use crate::fast::bpe::fixtures::{Both, TEXTS, byte_level, splitters};
 fn all() -> Vec<(String, Both)> {
     let mut all = Vec::new();
     for (splitter, pre_tokenizer) in splitters() {
-        for normalizer in [Value::Null, json!({"type": "NFC"})] {
-            for ignore_merges in [false, true] {
-                let name = format!("{splitter}, {normalizer}, ignore_merges {ignore_merges}");
-                let file = byte_level(&normalizer, &pre_tokenizer, ignore_merges);
-                let both = Both::of(&file).unwrap_or_else(|reason| panic!("{name}: {reason}"));
-                assert_eq!(both.fast.name(), "byte-level BPE");
-                all.push((name, both));
-            }
+        for (normalizer, ignore_merges) in [(Value::Null, true), (json!({"type": "NFC"}), false)] {
+            let name = format!("{splitter}, {normalizer}, ignore_merges {ignore_merges}");
+            let file = byte_level(&normalizer, &pre_tokenizer, ignore_merges);
+            let both = Both::of(&file).unwrap_or_else(|reason| panic!("{name}: {reason}"));
+            assert_eq!(both.fast.name(), "byte-level BPE");
+            all.push((name, both));
         }
     }
     all
@@ -67,7 +65,7 @@ fn any_text() {
         "[a-eh lotwr'ſSélПивер你好世界안ส😀\u{301}\u{1100}\u{1161}0-9\r\n\t .,=-]{0,60}",
         "(the|hello|world|dog|привет|你好| |  |\n|'s|'LL|12|==|é|e\u{301}){0,30}",
     ];
-    proptest!(ProptestConfig::with_cases(300), |(text in text)| {
+    proptest!(ProptestConfig::with_cases(200), |(text in text)| {
         for (name, both) in &all {
             both.check(name, &text);
         }
