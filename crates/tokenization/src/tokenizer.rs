@@ -148,6 +148,21 @@ impl Tokenizer {
         self.segment(text, usize::MAX, Side::Right)
     }
 
+    /// As [`Tokenizer::encode_segment`], appended to `token_ids`: with one of our own encoders
+    /// nothing is allocated once a thread has read texts like this one.
+    ///
+    /// # Errors
+    /// As there; `token_ids` is as it was.
+    pub fn encode_segment_into(
+        &self,
+        text: &str,
+        token_ids: &mut Vec<u32>,
+    ) -> Result<(), EncodeError> {
+        let before = token_ids.len();
+        self.segment_into(text, usize::MAX, Side::Right, token_ids)
+            .inspect_err(|_| token_ids.truncate(before))
+    }
+
     /// Checks a complete sequence that came as token ids.
     ///
     /// # Errors
@@ -195,6 +210,21 @@ impl Tokenizer {
 
     /// The tokens of `text`, or of a beginning of it with more than `usable` tokens.
     fn segment(&self, text: &str, usable: usize, side: Side) -> Result<Vec<u32>, EncodeError> {
+        // Enough for nearly all texts; never more than a byte has tokens.
+        let mut token_ids = Vec::with_capacity(text.len().min(usable.saturating_add(1)) / 3 + 1);
+        self.segment_into(text, usable, side, &mut token_ids)?;
+        Ok(token_ids)
+    }
+
+    /// Appends them to `token_ids`, of which nothing is certain after an error.
+    fn segment_into(
+        &self,
+        text: &str,
+        usable: usize,
+        side: Side,
+        token_ids: &mut Vec<u32>,
+    ) -> Result<(), EncodeError> {
+        let before = token_ids.len();
         let text = if self.options.strip {
             strip(text)
         } else {
@@ -214,31 +244,34 @@ impl Tokenizer {
                 let Some(end) = rule.prefix_end(text, min_bytes) else {
                     break;
                 };
-                let token_ids = self.tokenize(&text[..end], limit)?;
-                if token_ids.len() > usable {
-                    return Ok(token_ids);
+                self.tokenize(&text[..end], limit, token_ids)?;
+                if token_ids.len() - before > usable {
+                    return Ok(());
                 }
+                token_ids.truncate(before);
                 min_bytes = min_bytes.saturating_mul(4);
             }
         }
-        self.tokenize(text, limit)
+        self.tokenize(text, limit, token_ids)
     }
 
-    /// The tokens of `text`, or of a beginning of it with at least `limit` tokens.
-    fn tokenize(&self, text: &str, limit: usize) -> Result<Vec<u32>, EncodeError> {
-        let token_ids = match &self.fast {
-            Some(fast) => {
-                let mut token_ids = Vec::new();
-                fast.encode(text, limit, &mut token_ids);
-                token_ids
+    /// Appends the tokens of `text`, or of a beginning of it with at least `limit` tokens.
+    fn tokenize(
+        &self,
+        text: &str,
+        limit: usize,
+        token_ids: &mut Vec<u32>,
+    ) -> Result<(), EncodeError> {
+        let before = token_ids.len();
+        match &self.fast {
+            Some(fast) => fast.encode(text, limit.saturating_add(before), token_ids),
+            None => {
+                let encoding = caught(|| self.reference.encode_fast(text, false))
+                    .map_err(EncodeError::Tokenizer)?;
+                token_ids.extend_from_slice(encoding.get_ids());
             }
-            None => caught(|| self.reference.encode_fast(text, false))
-                .map_err(EncodeError::Tokenizer)?
-                .get_ids()
-                .to_vec(),
-        };
-        self.check_range(&token_ids)?;
-        Ok(token_ids)
+        }
+        self.check_range(&token_ids[before..])
     }
 
     fn check_range(&self, token_ids: &[u32]) -> Result<(), EncodeError> {
