@@ -3,11 +3,13 @@
 //! - [`config`]: dataclasses of `rose.config` to the structs of `tulip`
 //! - [`engine`]: a Python engine as a [`tulip::engine::Engine`]
 //! - [`server`]: the class `Server`
+//! - [`text_encoder`]: the class `TextEncoder`
 #![expect(unsafe_code, reason = "reads and writes buffers that Python allocated")]
 
 mod config;
 mod engine;
 mod server;
+mod text_encoder;
 
 use pyo3::prelude::*;
 
@@ -18,6 +20,8 @@ mod _tulip {
 
     #[pymodule_export]
     use crate::server::{PyServer, init_logging};
+    #[pymodule_export]
+    use crate::text_encoder::PyTextEncoder;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

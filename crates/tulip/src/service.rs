@@ -3,6 +3,7 @@
 //! One file for each method; what they share is reading inputs ([`item`]), options ([`options`])
 //! and the way to sequences ([`encode`]).
 
+mod best_chunk;
 mod embed;
 mod encode;
 mod item;
@@ -153,7 +154,8 @@ async fn recorded<T>(
     }
 }
 
-type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+/// Answers of a stream.
+pub(crate) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Tulip for TulipService {

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
+from rose.checkpoint.chat_template import read_pair_template
 from rose.checkpoint.head import HeadConfig, read_modules
 from rose.checkpoint.json_object import JsonObject
-from rose.config import Activation, Similarity
+from rose.config import Activation, Similarity, Templates
 from rose.errors import ModelLoadError
 
 CONFIG_FILE = "config.json"
@@ -38,6 +39,8 @@ class Checkpoint:
     """From modules.json; None where there is none."""
     logit_score: JsonObject | None
     """Of a language model that is a cross-encoder: which tokens are its answers."""
+    pair_templates: Templates | None
+    """From a chat template with the roles of a pair."""
     max_length: int | None
     """Longest sequence that the files ask for; None = as the positions allow."""
     lower_case: bool
@@ -78,6 +81,12 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         config=config,
         head=modules.head if modules else None,
         logit_score=modules.logit_score if modules else None,
+        pair_templates=read_pair_template(
+            transformer,
+            tokenizer_config,
+            options,
+            prompts[default_prompt_name] if default_prompt_name else None,
+        ),
         max_length=_max_length(options, tokenizer_config),
         lower_case=options.boolean("do_lower_case", False),
         tokenizer_json=_tokenizer_json(transformer),

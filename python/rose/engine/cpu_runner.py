@@ -44,6 +44,8 @@ class CpuRunner:
         model: What computes.
         make_attention: Makes a back end for one thread.
         piece_tokens: About how many tokens are computed together.
+        deterministic: Each sequence is a piece of its own on one thread, so that its row has the
+            same bits whatever else is in the step.
     """
 
     def __init__(
@@ -51,10 +53,13 @@ class CpuRunner:
         model: Model,
         make_attention: Callable[[], AttentionBackend],
         piece_tokens: int = PIECE_TOKENS,
+        *,
+        deterministic: bool = False,
     ) -> None:
         self.model = model
         self.attention = make_attention()
         self.piece_tokens = piece_tokens
+        self.deterministic = deterministic
         self.workers = CpuWorkers(make_attention, self._run_piece)
         backbone = model.backbone
         self.layout = BatchLayout(
@@ -96,6 +101,8 @@ class CpuRunner:
     def step(self, batch: ForwardBatch) -> LazyTensor:
         """Rows [num_sequences, output_width]."""
         with torch.inference_mode():
+            if self.deterministic:
+                return LazyTensor(self._run_sorted(batch))
             if batch.num_sequences == 1 or batch.num_tokens == batch.num_sequences:
                 return LazyTensor(self._run(batch, self.attention)[: batch.num_sequences])
             return LazyTensor(self._run_sorted(batch))
@@ -136,7 +143,7 @@ class CpuRunner:
                 max_seqlen=int(lengths[last - 1]),
             )
             pieces.append(_Piece(piece, torch.from_numpy(order[first:last])))
-        if self._fill_all_threads(pieces):
+        if self.deterministic or self._fill_all_threads(pieces):
             # The longest sequences first: what ends last should be small.
             self.workers.run(pieces[::-1])
         else:
@@ -160,6 +167,8 @@ class CpuRunner:
 
     def _ranges(self, cu_seqlens: Int32Array) -> list[tuple[int, int]]:
         """Ranges of whole sequences of about `piece_tokens` tokens, at least one sequence each."""
+        if self.deterministic:
+            return list(pairwise(range(len(cu_seqlens))))
         total = int(cu_seqlens[-1])
         num_pieces = round(total / self.piece_tokens)
         # A few for each thread even out what attention costs the longer ones.

@@ -9,12 +9,14 @@ from pathlib import Path
 import torch
 
 import rose
+from rose.checkpoint.answers import AnswerTokens, find_answer_tokens
 from rose.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from rose.checkpoint.fingerprint import fingerprint
 from rose.checkpoint.head import DenseConfig, HeadConfig, LayerNormConfig
 from rose.checkpoint.location import find_model
+from rose.checkpoint.templates import find_templates
 from rose.checkpoint.weights import SafetensorsWeights, weight_files
-from rose.config import Activation, BatchLayout, EngineConfig, ModelInfo, Task
+from rose.config import Activation, BatchLayout, EngineConfig, ModelInfo, Task, TaskChoice
 from rose.errors import ConfigError, ModelLoadError
 from rose.layers.linear import load_linear
 from rose.layers.norm import LayerNorm
@@ -42,8 +44,8 @@ _POSITIVE_LABELS = {"yes", "true", "positive", "relevant", "entailment", "1"}
 _PLAIN_HEAD = HeadConfig(pooling=("mean",))
 
 
-def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInfo]:
-    """Reads a model; its layout is that of an engine without padding.
+def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInfo, Path]:
+    """Reads a model and says in which directory it is; its layout is that of an engine without padding.
 
     Raises:
         ModelLoadError: there is no such model or its files cannot be used.
@@ -56,11 +58,11 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     weights = SafetensorsWeights(checkpoint.transformer, dtype, device)
     head: HeadConfig | None = None
     loaded: Model
-    labels: tuple[str, ...] = ()
-    if checkpoint.logit_score is not None:
-        loaded, unused = _load_causal_reranker(checkpoint, weights)
-        labels = ("yes",)
-    elif checkpoint.head is not None or not is_classifier(checkpoint.architecture):
+    answers = find_answer_tokens(checkpoint, name, config.task)
+    labels: tuple[str, ...] = () if answers is None else ("yes",)
+    if answers is not None:
+        loaded, unused = _load_reranker(checkpoint, config, weights, answers)
+    elif _is_embedding(checkpoint, config.task):
         head = _head(checkpoint, config)
         loaded, unused = _load_embedding(checkpoint, head, weights)
         if head.scores:
@@ -76,9 +78,8 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
         files += weight_files(dense.directory)
     embeds = head is not None and not head.scores
     task: Task = "embed" if embeds else "score" if loaded.output_width == 1 else "classify"
-    pooling = "+".join(head.pooling) if head else "cls"
-    if checkpoint.logit_score is not None:
-        pooling = "last_token"
+    pooling = "+".join(head.pooling) if head else "cls" if answers is None else "last_token"
+    templates = find_templates(config, task, name, checkpoint.prompts, checkpoint.pair_templates)
     info = ModelInfo(
         name=config.served_name or name,
         architecture=checkpoint.architecture,
@@ -95,6 +96,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
         matryoshka_dimensions=checkpoint.matryoshka_dimensions if embeds else (),
         prompts=checkpoint.prompts,
         default_prompt_name=checkpoint.default_prompt_name,
+        templates=templates,
         lower_case=checkpoint.lower_case,
         dtype=str(dtype).removeprefix("torch."),
         device=str(device),
@@ -106,6 +108,8 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
             head.normalize if head else None,
             max_length,
             checkpoint.prompts,
+            templates,
+            answers,
             checkpoint.lower_case,
             str(dtype),
             rose.__version__,
@@ -115,7 +119,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
             token_types=backbone.token_types, position_offset=backbone.position_offset
         ),
     )
-    return loaded, info
+    return loaded, info, directory
 
 
 def find_device(name: str) -> torch.device:
@@ -212,37 +216,45 @@ def _load_pooled_layer(config: DenseConfig | LayerNormConfig, device: torch.devi
     return layer
 
 
-def _load_causal_reranker(
-    checkpoint: Checkpoint, weights: SafetensorsWeights
+def _is_embedding(checkpoint: Checkpoint, task: TaskChoice) -> bool:
+    classifies = is_classifier(checkpoint.architecture)
+    if checkpoint.head is not None and checkpoint.head.scores:
+        return True  # the last of its modules gives the scores
+    if task == "score" and not classifies:
+        raise ConfigError(
+            f"task score needs a classification head, or a language model without "
+            f"sentence-transformers modules; this is {checkpoint.architecture}"
+        )
+    if task == "auto":
+        return checkpoint.head is not None or not classifies
+    return task == "embed"
+
+
+def _load_reranker(
+    checkpoint: Checkpoint, config: EngineConfig, weights: SafetensorsWeights, answers: AnswerTokens
 ) -> tuple[Model, tuple[str, ...]]:
-    answers = checkpoint.logit_score
-    assert answers is not None
+    _refuse_embedding_options(checkpoint, config)
     decoder_class = find_decoder(checkpoint.architecture)
-    no_token_id = None
-    if answers.has("false_token_id"):
-        no_token_id = answers.integer("false_token_id", minimum=0)
-    model = CausalReranker(
-        decoder_class,
-        checkpoint.config,
-        weights,
-        answers.integer("true_token_id", minimum=0),
-        no_token_id,
-    )
+    model = CausalReranker(decoder_class, checkpoint.config, weights, answers.yes, answers.no)
     return model, decoder_class.unused_weights
 
 
 def _load_classifier(
     checkpoint: Checkpoint, config: EngineConfig, weights: SafetensorsWeights
 ) -> tuple[Model, tuple[str, ...]]:
+    _refuse_embedding_options(checkpoint, config)
+    classifier_class = find_classifier(checkpoint.architecture)
+    model: Model = classifier_class(checkpoint.config, weights, len(checkpoint.labels))
+    return model, classifier_class.unused_weights
+
+
+def _refuse_embedding_options(checkpoint: Checkpoint, config: EngineConfig) -> None:
     for option in ("pooling", "normalize"):
         if getattr(config, option) is not None:
             raise ConfigError(
                 f"{option} is an option of embedding models; "
-                f"{checkpoint.architecture} is a classifier"
+                f"{checkpoint.architecture} is served as a cross-encoder"
             )
-    classifier_class = find_classifier(checkpoint.architecture)
-    model: Model = classifier_class(checkpoint.config, weights, len(checkpoint.labels))
-    return model, classifier_class.unused_weights
 
 
 def _max_sequence_tokens(checkpoint: Checkpoint, config: EngineConfig, max_positions: int) -> int:

@@ -97,7 +97,12 @@ class BertModel:
 
     base_prefix = "bert."
     # Heads of other tasks, and buffers that old versions of transformers saved.
-    unused_weights: ClassVar[tuple[str, ...]] = ("pooler.*", "cls.*", "classifier.*", "*.position_ids")
+    unused_weights: ClassVar[tuple[str, ...]] = (
+        "pooler.*",
+        "cls.*",
+        "classifier.*",
+        "*.position_ids",
+    )
     token_types = True
     position_offset = 0
 

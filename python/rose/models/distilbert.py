@@ -38,7 +38,12 @@ class DistilBertModel(BertModel):
     """Embeddings and encoder layers; a `Backbone`."""
 
     base_prefix = "distilbert."
-    unused_weights: ClassVar[tuple[str, ...]] = ("vocab_*", "pre_classifier.*", "classifier.*", "*.position_ids")
+    unused_weights: ClassVar[tuple[str, ...]] = (
+        "vocab_*",
+        "pre_classifier.*",
+        "classifier.*",
+        "*.position_ids",
+    )
     token_types = False
 
     def __init__(self, config: JsonObject, weights: WeightSource) -> None:

@@ -17,7 +17,12 @@ from rose.models.registry import BackboneClass
 class PooledForSequenceClassification:
     """Pooler and linear layer; a `Model`. Subclasses name the backbone and its prefix."""
 
-    unused_weights: ClassVar[tuple[str, ...]] = ("cls.*", "lm_head.*", "*.position_ids", "*.inv_freq")
+    unused_weights: ClassVar[tuple[str, ...]] = (
+        "cls.*",
+        "lm_head.*",
+        "*.position_ids",
+        "*.inv_freq",
+    )
     backbone_class: ClassVar[BackboneClass]
     pooler_names: ClassVar[tuple[str, ...]]
     """Where the pooler may be; the first one that there is."""

@@ -75,7 +75,11 @@ class Gemma3Model:
     """Embedding, decoder layers, last norm; a `Backbone`."""
 
     base_prefix = "model."
-    unused_weights: ClassVar[tuple[str, ...]] = ("lm_head.weight", "*.rotary_emb.inv_freq", "score.weight")
+    unused_weights: ClassVar[tuple[str, ...]] = (
+        "lm_head.weight",
+        "*.rotary_emb.inv_freq",
+        "score.weight",
+    )
     token_types = False
     position_offset = 0
     tied_by_default: ClassVar[bool] = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-
 from typing import ClassVar
 
 import torch
@@ -28,7 +27,12 @@ class JinaBertModel:
     """Embeddings and encoder layers; a `Backbone`."""
 
     base_prefix = "bert."
-    unused_weights: ClassVar[tuple[str, ...]] = ("*pooler.*", "cls.*", "classifier.*", "*.position_ids")
+    unused_weights: ClassVar[tuple[str, ...]] = (
+        "*pooler.*",
+        "cls.*",
+        "classifier.*",
+        "*.position_ids",
+    )
     position_offset = 0
 
     def __init__(self, config: JsonObject, weights: WeightSource) -> None:

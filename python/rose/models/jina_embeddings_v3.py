@@ -23,7 +23,12 @@ class JinaEmbeddingsV3Model:
     """Embeddings and encoder layers; a `Backbone`."""
 
     base_prefix = "roberta."
-    unused_weights: ClassVar[tuple[str, ...]] = ("*pooler.*", "lm_head.*", "classifier.*", "*.inv_freq")
+    unused_weights: ClassVar[tuple[str, ...]] = (
+        "*pooler.*",
+        "lm_head.*",
+        "classifier.*",
+        "*.inv_freq",
+    )
     token_types = False
     position_offset = 0
 

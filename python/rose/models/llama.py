@@ -76,7 +76,11 @@ class LlamaModel:
 
     base_prefix = "model."
     # Tied or not, the vocabulary head is no part of an embedding.
-    unused_weights: ClassVar[tuple[str, ...]] = ("lm_head.weight", "*.rotary_emb.inv_freq", "score.weight")
+    unused_weights: ClassVar[tuple[str, ...]] = (
+        "lm_head.weight",
+        "*.rotary_emb.inv_freq",
+        "score.weight",
+    )
     token_types = False
     position_offset = 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-
 from typing import ClassVar
 
 import torch
@@ -33,7 +32,12 @@ class MPNetModel(BertModel):
     """Embeddings and encoder layers; a `Backbone`."""
 
     base_prefix = "mpnet."
-    unused_weights: ClassVar[tuple[str, ...]] = ("*pooler.*", "lm_head.*", "classifier.*", "*.position_ids")
+    unused_weights: ClassVar[tuple[str, ...]] = (
+        "*pooler.*",
+        "lm_head.*",
+        "classifier.*",
+        "*.position_ids",
+    )
     token_types = False
     position_offset = _FIRST_POSITION
 

@@ -124,9 +124,7 @@ def _load_layer(
     up_bias = config.boolean("mlp_fc1_bias", False)
     down_bias = config.boolean("mlp_fc2_bias", False)
     if names.is_original:
-        qkv_proj = load_linear(
-            weights, f"{prefix}attn.Wqkv", hidden, 3 * hidden, bias=qkv_bias
-        )
+        qkv_proj = load_linear(weights, f"{prefix}attn.Wqkv", hidden, 3 * hidden, bias=qkv_bias)
         out, gate, up, down = "attn.out_proj", "mlp.fc12", "mlp.fc11", "mlp.fc2"
         norms = "norm1", "norm2"
     else:

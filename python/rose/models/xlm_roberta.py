@@ -18,7 +18,12 @@ class XLMRobertaModel(BertModel):
     """Embeddings and encoder layers; a `Backbone`."""
 
     base_prefix = "roberta."
-    unused_weights: ClassVar[tuple[str, ...]] = ("*pooler.*", "lm_head.*", "classifier.*", "*.position_ids")
+    unused_weights: ClassVar[tuple[str, ...]] = (
+        "*pooler.*",
+        "lm_head.*",
+        "classifier.*",
+        "*.position_ids",
+    )
     # There is one type, and the embeddings add its row to every token.
     token_types = False
 

@@ -16,13 +16,13 @@ from rose.config import BatchLayout
 from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
 from rose.models.base import Backbone
-from rose.models.qwen3_reranker import Qwen3Reranker
 from rose.models.llama import BidirectionalLlamaForSequenceClassification, LlamaModel
 from rose.models.qwen3 import (
     BidirectionalQwen3Model,
     Qwen3ForSequenceClassification,
     Qwen3Model,
 )
+from rose.models.qwen3_reranker import Qwen3Reranker
 from rose.models.xlm_roberta import XLMRobertaForSequenceClassification, XLMRobertaModel
 
 transformers = pytest.importorskip("transformers")

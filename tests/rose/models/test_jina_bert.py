@@ -22,7 +22,10 @@ transformers = pytest.importorskip("transformers")
 
 LENGTHS = (1, 2, 7, 33, 120, 5, 33)
 # Eight heads are a power of two; six need slopes of the longer series.
-SHAPES = ({"hidden_size": 64, "num_attention_heads": 8}, {"hidden_size": 48, "num_attention_heads": 6})
+SHAPES = (
+    {"hidden_size": 64, "num_attention_heads": 8},
+    {"hidden_size": 48, "num_attention_heads": 6},
+)
 
 
 class GatedFeedForward(torch.nn.Module):

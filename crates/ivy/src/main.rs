@@ -1,0 +1,3 @@
+//! The gateway alone, in front of remote replicas.
+
+fn main() {}
