@@ -46,7 +46,7 @@ export class Chart {
     const y = (value) => bottom - (value / top) * (bottom - MARGIN.top);
     const lines = [0, top / 2, top].map((value) => [
       drawn("line", { class: "grid", x1: left, x2: right, y1: y(value), y2: y(value) }),
-      drawn("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, this.format(value)),
+      drawn("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, trimmed(this.format(value))),
     ]);
     const times = [
       drawn("text", { x: left, y: height - 4 }, ago(this.seconds)),
@@ -137,6 +137,11 @@ function ceiling(values) {
   if (most <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(most));
   return [1, 2, 4, 5, 10].map((step) => step * power).find((step) => step >= most * 0.9999) ?? most;
+}
+
+/** Without zeros at the end of the fraction: `2.50k` is `2.5k`. */
+function trimmed(text) {
+  return text.replace(/(\.\d*?)0+(?!\d)/, "$1").replace(/\.(?!\d)/, "");
 }
 
 function ago(seconds) {
