@@ -38,7 +38,17 @@ DTYPES = ("float32", "bfloat16")
 
 @contextmanager
 def server(model: str, dtype: str) -> Iterator[rose.Client]:
-    command = [sys.executable, "-m", "rose.cli", "serve", model, "--dtype", dtype]
+    command = [
+        sys.executable,
+        "-m",
+        "rose.cli",
+        "serve",
+        model,
+        "--dtype",
+        dtype,
+        "--http-address",
+        "off",
+    ]
     process = subprocess.Popen(
         [*command, "--grpc-address", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
     )
