@@ -1,9 +1,9 @@
 """The native part: Tulip, the gRPC server, and Ivy, the HTTP gateway, on threads of their own."""
 
 from collections.abc import Callable
-from typing import final
+from typing import Literal, final
 
-from rose.config import EngineConfig, ServeConfig
+from rose.config import EngineConfig, ModelInfo, ServeConfig
 from rose.engine.engine import Engine
 from rose.http_config import HttpConfig, ReplicasConfig
 
@@ -114,4 +114,42 @@ class Gateway:
         Raises:
             ValueError: `timeout` is no duration; the gateway goes on.
             BaseException: what a signal's handler raised; it has stopped all the same.
+        """
+
+@final
+class TextEncoder:
+    """Texts to token ids without a server, exactly as the server makes them."""
+
+    def __init__(self, info: ModelInfo) -> None:
+        """Loads `info.tokenizer_json`.
+
+        Raises:
+            ValueError: the tokenizer or a template cannot be used.
+        """
+
+    def pairs(
+        self, query: str, documents: list[str], instruction: str = ""
+    ) -> list[tuple[list[int], int]]:
+        """The sequences of the query with each document; an over-long document is cut.
+
+        Returns:
+            For each its token ids and the index of the first token of type 1, 0 if there is none.
+
+        Raises:
+            ValueError: a text cannot be read; names it.
+        """
+
+    def singles(
+        self,
+        texts: list[str],
+        role: Literal["query", "document", ""] = "",
+        instruction: str = "",
+    ) -> list[tuple[list[int], int]]:
+        """The sequences of texts with the prompt of their role, over-long ones cut.
+
+        Returns:
+            As `pairs`.
+
+        Raises:
+            ValueError: a text cannot be read; names it.
         """

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
@@ -47,8 +48,12 @@ class Server:
         self, config: ServeConfig | None = None, engine_config: EngineConfig | None = None
     ) -> None:
         self.config = config or ServeConfig()
+        engine_config = engine_config or EngineConfig()
+        if engine_config.deterministic and engine_config.device != "cpu":
+            # A CPU step computes its sequences apart. A GPU's shapes go by what is in the step.
+            engine_config = replace(engine_config, max_batch_sequences=1)
         try:
-            self._native = _tulip.Server(self.config, engine_config or EngineConfig())
+            self._native = _tulip.Server(self.config, engine_config)
         except OSError as error:
             raise ServerError(str(error)) from None
         except ValueError as error:
@@ -264,9 +269,13 @@ def serve(
 
 def _load(model: str | Path, config: EngineConfig) -> Engine:
     # Imported on the engine's thread: torch takes seconds, the port must not wait for it.
+    from rose.checks.self_check import run_self_check
     from rose.engine.engine import Engine
 
-    return Engine.load(model, config)
+    engine = Engine.load(model, config)
+    if engine.directory is not None:
+        run_self_check(engine, engine.directory, config.self_check)
+    return engine
 
 
 def _name(signals: _StopSignals) -> str:

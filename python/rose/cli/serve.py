@@ -118,6 +118,48 @@ def serve(
         str,
         _option("auto, sdpa, flash_attn, flashinfer or flash_attn_4.", "ATTENTION", metavar="NAME"),
     ] = _ENGINE.attention,
+    task: Annotated[
+        str,
+        _option(
+            "auto, embed or score; score serves a language model as a yes-or-no reranker.",
+            "TASK",
+            metavar="TASK",
+        ),
+    ] = _ENGINE.task,
+    template: Annotated[
+        str,
+        _option("A built-in set of templates, auto or none.", "TEMPLATE", metavar="NAME"),
+    ] = _ENGINE.template,
+    pair_template: Annotated[
+        str | None,
+        _option(
+            "Replaces the prompt of a pair: {query}, {document}, perhaps {instruction}.",
+            "PAIR_TEMPLATE",
+            metavar="TEXT",
+        ),
+    ] = None,
+    query_template: Annotated[
+        str | None,
+        _option(
+            "Replaces the prompt of a query; ends with {query}.", "QUERY_TEMPLATE", metavar="TEXT"
+        ),
+    ] = None,
+    document_template: Annotated[
+        str | None,
+        _option(
+            "Replaces the prompt of a document; ends with {document}.",
+            "DOCUMENT_TEMPLATE",
+            metavar="TEXT",
+        ),
+    ] = None,
+    instruction: Annotated[
+        str | None,
+        _option(
+            "Instruction of requests that bring none, where the template has a place for it.",
+            "INSTRUCTION",
+            metavar="TEXT",
+        ),
+    ] = None,
     pooling: Annotated[
         str | None,
         _option("Replaces the pooling of the model directory.", "POOLING", metavar="MODE"),
@@ -147,6 +189,22 @@ def serve(
     max_batch_sequences: Annotated[
         int, _option("Most sequences of one step.", "MAX_BATCH_SEQUENCES")
     ] = _ENGINE.max_batch_sequences,
+    self_check: Annotated[
+        str,
+        _option(
+            "refuse, warn or off: when golden scores in the model directory are missed.",
+            "SELF_CHECK",
+            metavar="MODE",
+        ),
+    ] = _ENGINE.self_check,
+    deterministic: Annotated[
+        bool,
+        _option(
+            "Same bits whatever else is computed beside it; costs throughput.",
+            "DETERMINISTIC",
+            "--deterministic",
+        ),
+    ] = _ENGINE.deterministic,
     graph_max_tokens: Annotated[
         int,
         _option(
@@ -220,12 +278,20 @@ def serve(
             device=device,
             dtype=dtype,  # type: ignore[arg-type]  # checked by the config
             attention=attention,  # type: ignore[arg-type]
+            task=task,  # type: ignore[arg-type]
+            template=template,
+            pair_template=pair_template,
+            query_template=query_template,
+            document_template=document_template,
+            instruction=instruction,
             pooling=pooling,  # type: ignore[arg-type]
             normalize=normalize,
             max_length=max_length,
             num_threads=num_threads,
             max_batch_tokens=max_batch_tokens,
             max_batch_sequences=max_batch_sequences,
+            self_check=self_check,  # type: ignore[arg-type]
+            deterministic=deterministic,
             graph_max_tokens=graph_max_tokens,
             max_graphs=max_graphs,
             warmup_tokens=tuple(warmup_tokens or ()),
