@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt};
 
+use crate::chunk::Chunk;
 use crate::encode::{Encoded, Query};
 use crate::error::EncodeError;
 use crate::pool::Pool;
@@ -65,20 +66,71 @@ pub async fn encode_query(
     content: Content,
     truncation: &TruncationOptions,
 ) -> Result<Query, EncodeError> {
-    if content.text_bytes() < INLINE_BYTES {
-        return tokenizer.encode_query(&content, truncation);
+    encode_query_with(tokenizer, pool, content, "", truncation).await
+}
+
+/// As [`encode_query`], with an instruction for the model's template.
+///
+/// # Errors
+/// As [`Tokenizer::encode_query_with`], or the pool is closed.
+pub async fn encode_query_with(
+    tokenizer: &Arc<Tokenizer>,
+    pool: &Pool,
+    content: Content,
+    instruction: &str,
+    truncation: &TruncationOptions,
+) -> Result<Query, EncodeError> {
+    if content.text_bytes() + instruction.len() < INLINE_BYTES {
+        return tokenizer.encode_query_with(&content, instruction, truncation);
     }
     let tokenizer = Arc::clone(tokenizer);
     let truncation = truncation.clone();
-    pool.run(move || tokenizer.encode_query(&content, &truncation))
+    let instruction = instruction.to_owned();
+    pool.run(move || tokenizer.encode_query_with(&content, &instruction, &truncation))
         .await?
 }
 
-async fn encode_all(
+/// As [`encode_batch`], each text as its parts ([`Tokenizer::encode_single_chunks`]).
+pub async fn encode_batch_chunks(
+    tokenizer: &Arc<Tokenizer>,
+    pool: &Pool,
+    prompt: &str,
+    contents: Vec<Content>,
+    truncation: &TruncationOptions,
+    overlap: Option<usize>,
+) -> Vec<Result<Vec<Chunk>, EncodeError>> {
+    let prompt: Arc<str> = prompt.into();
+    let tokenizer = Arc::clone(tokenizer);
+    let truncation = truncation.clone();
+    encode_all(pool, contents, move |content| {
+        tokenizer.encode_single_chunks(&prompt, content, &truncation, overlap)
+    })
+    .await
+}
+
+/// As [`encode_pairs`], each document as its parts ([`Tokenizer::encode_pair_chunks`]).
+pub async fn encode_pair_chunks(
+    tokenizer: &Arc<Tokenizer>,
+    pool: &Pool,
+    query: &Arc<Query>,
+    documents: Vec<Content>,
+    truncation: &TruncationOptions,
+    overlap: Option<usize>,
+) -> Vec<Result<Vec<Chunk>, EncodeError>> {
+    let query = Arc::clone(query);
+    let tokenizer = Arc::clone(tokenizer);
+    let truncation = truncation.clone();
+    encode_all(pool, documents, move |document| {
+        tokenizer.encode_pair_chunks(&query, document, &truncation, overlap)
+    })
+    .await
+}
+
+async fn encode_all<T: Send + 'static>(
     pool: &Pool,
     contents: Vec<Content>,
-    encode: impl Fn(&Content) -> Result<Encoded, EncodeError> + Clone + Send + 'static,
-) -> Vec<Result<Encoded, EncodeError>> {
+    encode: impl Fn(&Content) -> Result<T, EncodeError> + Clone + Send + 'static,
+) -> Vec<Result<T, EncodeError>> {
     let count = contents.len();
     let text_bytes: usize = contents.iter().map(Content::text_bytes).sum();
     if text_bytes < INLINE_BYTES {
@@ -94,7 +146,10 @@ async fn encode_all(
             let length = chunk.len();
             pool.run(move || chunk.iter().map(encode).collect::<Vec<_>>())
                 .await
-                .unwrap_or_else(|error| vec![Err(EncodeError::Pool(error)); length])
+                .unwrap_or_else(|error| {
+                    let failed = || Err(EncodeError::Pool(error.clone()));
+                    std::iter::repeat_with(failed).take(length).collect()
+                })
         }
     });
     // No more of one request in the queue than keeps all threads busy, so that requests take turns.

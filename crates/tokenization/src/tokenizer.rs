@@ -5,10 +5,12 @@ use std::borrow::Cow;
 use tokenizers::normalizers::{Lowercase, NormalizerWrapper, Sequence};
 
 use crate::error::{EncodeError, LoadError};
+use crate::fast::FastTokenizer;
 use crate::layout::Layout;
 use crate::pool::caught;
 use crate::prefix::PrefixRule;
 use crate::strip::strip;
+use crate::template::CompiledTemplate;
 use crate::truncation::Side;
 
 /// What the model says beside its `tokenizer.json`.
@@ -50,9 +52,12 @@ impl Content {
 #[derive(Debug)]
 pub struct Tokenizer {
     pub(crate) reference: tokenizers::Tokenizer,
+    /// Gives the same ids; `None` where we have no encoder that does.
+    fast: Option<FastTokenizer>,
     pub(crate) single: Layout,
     pub(crate) pair: Layout,
     prefix_rule: Option<PrefixRule>,
+    pub(crate) template: Option<CompiledTemplate>,
     pub(crate) options: TokenizerOptions,
 }
 
@@ -89,13 +94,32 @@ impl Tokenizer {
             });
         }
         let prefix_rule = PrefixRule::of(&reference);
+        let fast = match FastTokenizer::of(&reference, tokenizer_json) {
+            Ok(fast) => {
+                tracing::info!(encoder = fast.name(), "fast tokenizer");
+                Some(fast)
+            }
+            Err(reason) => {
+                tracing::info!(%reason, "the tokenizers crate makes the token ids");
+                None
+            }
+        };
         Ok(Self {
             reference,
+            fast,
             single,
             pair,
             prefix_rule,
+            template: None,
             options,
         })
+    }
+
+    /// What makes the token ids: the name of one of our own encoders, or `"tokenizers"` for the
+    /// crate. The ids are the same.
+    #[must_use]
+    pub fn encoder_name(&self) -> &'static str {
+        self.fast.as_ref().map_or("tokenizers", FastTokenizer::name)
     }
 
     /// Special tokens of a single text.
@@ -104,10 +128,21 @@ impl Tokenizer {
         self.single.num_special()
     }
 
-    /// Special tokens of a pair.
+    /// Special tokens of a pair; of a template only what follows the document.
     #[must_use]
     pub fn num_special_pair(&self) -> usize {
-        self.pair.num_special()
+        match &self.template {
+            Some(template) => template.suffix().len(),
+            None => self.pair.num_special(),
+        }
+    }
+
+    /// Whether a request may bring an instruction for its pairs.
+    #[must_use]
+    pub fn has_instruction(&self) -> bool {
+        self.template
+            .as_ref()
+            .is_some_and(CompiledTemplate::has_instruction)
     }
 
     /// The text of each token, empty for ids that no token has.
@@ -125,6 +160,21 @@ impl Tokenizer {
     /// The `tokenizers` crate refuses the text, or the model has no embedding for a token.
     pub fn encode_segment(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
         self.segment(text, usize::MAX, Side::Right)
+    }
+
+    /// As [`Tokenizer::encode_segment`], appended to `token_ids`: with one of our own encoders
+    /// nothing is allocated once a thread has read texts like this one.
+    ///
+    /// # Errors
+    /// As there; `token_ids` is as it was.
+    pub fn encode_segment_into(
+        &self,
+        text: &str,
+        token_ids: &mut Vec<u32>,
+    ) -> Result<(), EncodeError> {
+        let before = token_ids.len();
+        self.segment_into(text, usize::MAX, Side::Right, token_ids)
+            .inspect_err(|_| token_ids.truncate(before))
     }
 
     /// Checks a complete sequence that came as token ids.
@@ -174,10 +224,30 @@ impl Tokenizer {
 
     /// The tokens of `text`, or of a beginning of it with more than `usable` tokens.
     fn segment(&self, text: &str, usable: usize, side: Side) -> Result<Vec<u32>, EncodeError> {
+        // Enough for nearly all texts; never more than a byte has tokens.
+        let mut token_ids = Vec::with_capacity(text.len().min(usable.saturating_add(1)) / 3 + 1);
+        self.segment_into(text, usable, side, &mut token_ids)?;
+        Ok(token_ids)
+    }
+
+    /// Appends them to `token_ids`, of which nothing is certain after an error.
+    fn segment_into(
+        &self,
+        text: &str,
+        usable: usize,
+        side: Side,
+        token_ids: &mut Vec<u32>,
+    ) -> Result<(), EncodeError> {
+        let before = token_ids.len();
         let text = if self.options.strip {
             strip(text)
         } else {
             text
+        };
+        let limit = match side {
+            // One more than can be used shows that there is more.
+            Side::Right => usable.saturating_add(1),
+            Side::Left => usize::MAX,
         };
         if let (Some(rule), Side::Right) = (self.prefix_rule, side) {
             // Longer and longer beginnings, until reading the rest costs no more than another try.
@@ -188,22 +258,34 @@ impl Tokenizer {
                 let Some(end) = rule.prefix_end(text, min_bytes) else {
                     break;
                 };
-                let token_ids = self.tokenize(&text[..end])?;
-                if token_ids.len() > usable {
-                    return Ok(token_ids);
+                self.tokenize(&text[..end], limit, token_ids)?;
+                if token_ids.len() - before > usable {
+                    return Ok(());
                 }
+                token_ids.truncate(before);
                 min_bytes = min_bytes.saturating_mul(4);
             }
         }
-        self.tokenize(text)
+        self.tokenize(text, limit, token_ids)
     }
 
-    fn tokenize(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
-        let encoding =
-            caught(|| self.reference.encode_fast(text, false)).map_err(EncodeError::Tokenizer)?;
-        let token_ids = encoding.get_ids().to_vec();
-        self.check_range(&token_ids)?;
-        Ok(token_ids)
+    /// Appends the tokens of `text`, or of a beginning of it with at least `limit` tokens.
+    fn tokenize(
+        &self,
+        text: &str,
+        limit: usize,
+        token_ids: &mut Vec<u32>,
+    ) -> Result<(), EncodeError> {
+        let before = token_ids.len();
+        match &self.fast {
+            Some(fast) => fast.encode(text, limit.saturating_add(before), token_ids),
+            None => {
+                let encoding = caught(|| self.reference.encode_fast(text, false))
+                    .map_err(EncodeError::Tokenizer)?;
+                token_ids.extend_from_slice(encoding.get_ids());
+            }
+        }
+        self.check_range(&token_ids[before..])
     }
 
     fn check_range(&self, token_ids: &[u32]) -> Result<(), EncodeError> {

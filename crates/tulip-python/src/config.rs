@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use tulip::batch::BatchLayout;
 use tulip::config::{SchedulerConfig, ServerConfig};
 use tulip::cost::CostModel;
-use tulip::engine::{Activation, ModelInfo, Prompts, Similarity, Task};
+use tulip::engine::{Activation, ModelInfo, Prompts, Similarity, Task, Templates};
 
 use crate::gateway::PyHttpConfig;
 use crate::value_error;
@@ -110,6 +110,15 @@ struct PyBatchLayout {
     position_offset: u32,
 }
 
+/// `rose.config.Templates`.
+#[derive(FromPyObject)]
+struct PyTemplates {
+    pair: String,
+    query: String,
+    document: String,
+    default_instruction: String,
+}
+
 /// `rose.config.ModelInfo`.
 #[derive(FromPyObject)]
 pub(crate) struct PyModelInfo {
@@ -128,6 +137,7 @@ pub(crate) struct PyModelInfo {
     matryoshka_dimensions: Vec<u32>,
     prompts: BTreeMap<String, String>,
     default_prompt_name: Option<String>,
+    templates: PyTemplates,
     strip: bool,
     lower_case: bool,
     dtype: String,
@@ -175,6 +185,12 @@ impl PyModelInfo {
             prompts: Prompts {
                 named: self.prompts,
                 default_name: self.default_prompt_name,
+            },
+            templates: Templates {
+                pair: self.templates.pair,
+                query: self.templates.query,
+                document: self.templates.document,
+                default_instruction: self.templates.default_instruction,
             },
             strip: self.strip,
             lower_case: self.lower_case,

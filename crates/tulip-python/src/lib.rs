@@ -4,12 +4,14 @@
 //! - [`engine`]: a Python engine as a [`tulip::engine::Engine`]
 //! - [`gateway`]: the HTTP side of a server, and the class `Gateway`
 //! - [`server`]: the class `Server`
+//! - [`text_encoder`]: the class `TextEncoder`
 #![expect(unsafe_code, reason = "reads and writes buffers that Python allocated")]
 
 mod config;
 mod engine;
 mod gateway;
 mod server;
+mod text_encoder;
 
 use pyo3::prelude::*;
 
@@ -22,6 +24,8 @@ mod _tulip {
     use crate::gateway::PyGateway;
     #[pymodule_export]
     use crate::server::{PyServer, init_logging};
+    #[pymodule_export]
+    use crate::text_encoder::PyTextEncoder;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

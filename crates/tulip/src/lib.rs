@@ -30,6 +30,7 @@ pub mod server;
 mod service;
 mod similarity;
 pub mod status;
+pub mod text_encoder;
 mod vectors;
 
 pub use error::{Error, Result};

@@ -3,6 +3,7 @@
 //! One file for each method; what they share is reading inputs ([`item`]), options ([`options`])
 //! and the way to sequences ([`encode`]).
 
+mod best_chunk;
 mod embed;
 mod encode;
 mod item;

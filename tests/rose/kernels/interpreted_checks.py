@@ -14,10 +14,15 @@ from rose.attention.base import AttentionShape
 from rose.config import BatchLayout
 from rose.forward_batch import ForwardBatch
 from rose.kernels import launch
-from rose.kernels.activation import bias_gelu_, silu_mul
+from rose.kernels.activation import GateActivation, bias_gelu_, gated_mul
 from rose.kernels.attention_schedule import AttentionSchedule
 from rose.kernels.embedding import embedding_layer_norm, embedding_rms_norm
-from rose.kernels.norm import add_layer_norm, add_rms_norm, mark_bad_sequences
+from rose.kernels.norm import (
+    add_layer_norm,
+    add_normed_rms_norm,
+    add_rms_norm,
+    mark_bad_sequences,
+)
 from rose.kernels.pooling import mean_rows, normalize_rows, select_rows
 from rose.kernels.rope import RopeTable, qk_norm_rope_
 
@@ -72,7 +77,17 @@ def check_norms() -> None:
         )
         return out, stream, bad_rows
 
+    def normed_rms_norm(contain: bool) -> tuple[torch.Tensor, ...]:
+        bad_rows, stream = torch.zeros(7, dtype=torch.int32), residual.clone()
+        marks = bad_rows if contain else None
+        out = add_normed_rms_norm(x, stream, bias, weight, 1e-5, marks)
+        if contain:
+            assert bad_rows.tolist() == [0, 0, 0, 1, 1, 0, 0]
+            assert not stream[3].any()
+        return out, stream, bad_rows
+
     for contain in (True, False):
+        check(lambda: normed_rms_norm(contain))  # noqa: B023
         for with_x in (True, False):
             for with_bias in (True, False):
                 check(lambda: layer_norm(with_bias, contain, with_x))  # noqa: B023
@@ -105,7 +120,9 @@ def check_embeddings() -> None:
 
 def check_activations() -> None:
     gate_up, bias = torch.randn(5, 2200), torch.randn(1100)
-    check(lambda: silu_mul(gate_up))
+    activations: tuple[GateActivation, ...] = ("silu", "gelu", "gelu_tanh")
+    for activation in activations:
+        check(lambda: gated_mul(gate_up, activation))  # noqa: B023
     for tanh in (False, True):
         check(lambda: bias_gelu_(gate_up[:, :1100].clone(), bias, tanh=tanh))  # noqa: B023
 
@@ -122,7 +139,7 @@ def check_gelu_of_16_bits() -> None:
 
 def check_rope() -> None:
     batch = ForwardBatch.from_sequences([[1] * 9, [2] * 7], BatchLayout())
-    for head_dim, heads, kv_heads in ((16, 4, 2), (64, 3, 1)):
+    for head_dim, heads, kv_heads in ((16, 4, 2), (64, 3, 1), (24, 2, 2)):
         shape = AttentionShape(heads, kv_heads, head_dim, 1.0)
         qkv = torch.randn(16, (heads + 2 * kv_heads) * head_dim)
         table = RopeTable.make(64, head_dim, 1e4, CPU)

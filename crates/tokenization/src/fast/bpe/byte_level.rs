@@ -1,0 +1,201 @@
+//! Byte-level BPE: GPT-2, RoBERTa, ModernBERT, Llama 3, Qwen2, Qwen3.
+//!
+//! The symbols of a word are its bytes, so every text has tokens. In the file each byte is written
+//! as a visible character; that alphabet is needed at load only.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::Scratch;
+use super::code_points::CodePoints;
+use super::merger::Merger;
+use super::merges::MergeTable;
+use super::model::{Model, not_covered};
+use super::nfc::{is_nfc, push_nfc};
+use super::scanner::Scanner;
+use super::word_cache::Key;
+use crate::fast::{self, FastEncoder, NotCovered};
+
+/// What happens to a text before it is split into words.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Preparation {
+    /// It is brought into normalization form C.
+    pub(super) nfc: bool,
+    /// A text that does not begin with a space gets one.
+    pub(super) prefix_space: bool,
+}
+
+pub(super) struct ByteLevel<S> {
+    scanner: S,
+    preparation: Preparation,
+    code_points: &'static CodePoints,
+    /// The token of each byte.
+    byte_tokens: Box<[u32; 256]>,
+    merges: MergeTable,
+    /// Tokens by their bytes, where the model takes these before it merges.
+    whole_words: Option<HashMap<Box<[u8]>, u32>>,
+}
+
+impl<S: Scanner> ByteLevel<S> {
+    /// # Errors
+    /// A byte has no token.
+    pub(super) fn new(
+        model: &Model,
+        scanner: S,
+        preparation: Preparation,
+        code_points: &'static CodePoints,
+    ) -> Result<Self, NotCovered> {
+        let mut byte_tokens = Box::new([0; 256]);
+        for (character, byte) in alphabet() {
+            let token = character.to_string();
+            let id = model
+                .vocabulary
+                .get(&token)
+                .ok_or_else(|| not_covered(format!("byte {byte:#04x} has no token")))?;
+            byte_tokens[usize::from(byte)] = *id;
+        }
+        let whole_words = model.ignores_merges.then(|| {
+            let bytes: HashMap<char, u8> = alphabet().collect();
+            let word = |token: &str| {
+                let word: Option<Box<[u8]>> =
+                    token.chars().map(|c| bytes.get(&c).copied()).collect();
+                word
+            };
+            let tokens = model.vocabulary.iter();
+            tokens
+                .filter_map(|(token, &id)| Some((word(token)?, id)))
+                .collect()
+        });
+        Ok(Self {
+            scanner,
+            preparation,
+            code_points,
+            byte_tokens,
+            merges: MergeTable::new(&model.merges),
+            whole_words,
+        })
+    }
+
+    fn push_words(&self, text: &str, limit: usize, scratch: &mut Scratch, ids: &mut Vec<u32>) {
+        if self.preparation.prefix_space && !text.is_empty() && !text.starts_with(' ') {
+            let mut prefixed = std::mem::take(&mut scratch.prefixed);
+            prefixed.clear();
+            prefixed.push(' ');
+            prefixed.push_str(text);
+            self.push_words_as_they_are(&prefixed, limit, scratch, ids);
+            scratch.prefixed = prefixed;
+        } else {
+            self.push_words_as_they_are(text, limit, scratch, ids);
+        }
+    }
+
+    fn push_words_as_they_are(
+        &self,
+        text: &str,
+        limit: usize,
+        scratch: &mut Scratch,
+        ids: &mut Vec<u32>,
+    ) {
+        let Scratch { words, merger, .. } = scratch;
+        let words = words.get_or_insert_default();
+        let text = text.as_bytes();
+        let mut start = 0;
+        while start < text.len() && ids.len() < limit {
+            let end = self.scanner.word_end(text, start);
+            match Key::of(text, start, end) {
+                Some(key) => {
+                    if !words.get(&key, ids) {
+                        let first = ids.len();
+                        self.push_word(&text[start..end], merger, ids);
+                        words.insert(&key, &ids[first..]);
+                    }
+                }
+                None => self.push_word(&text[start..end], merger, ids),
+            }
+            start = end;
+        }
+    }
+
+    /// A word that is not in the cache.
+    fn push_word(&self, word: &[u8], merger: &mut Merger, ids: &mut Vec<u32>) {
+        if let Some(&id) = self.whole_words.as_ref().and_then(|words| words.get(word)) {
+            ids.push(id);
+            return;
+        }
+        let first = ids.len();
+        ids.extend(word.iter().map(|&byte| self.byte_tokens[usize::from(byte)]));
+        merger.merge(&self.merges, ids, first);
+    }
+}
+
+impl<S> fmt::Debug for ByteLevel<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByteLevel")
+            .field("preparation", &self.preparation)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Scanner> FastEncoder for ByteLevel<S> {
+    fn name(&self) -> &'static str {
+        "byte-level BPE"
+    }
+
+    fn normalize(&self, text: &str, normalized: &mut String, _scratch: &mut fast::Scratch) {
+        if self.preparation.nfc {
+            push_nfc(self.code_points, text, normalized);
+        } else {
+            normalized.push_str(text);
+        }
+    }
+
+    fn encode_normalized(
+        &self,
+        normalized: &str,
+        _starts_text: bool,
+        limit: usize,
+        scratch: &mut fast::Scratch,
+        ids: &mut Vec<u32>,
+    ) {
+        self.push_words(normalized, limit, &mut scratch.bpe, ids);
+    }
+
+    fn encode(
+        &self,
+        text: &str,
+        _starts_text: bool,
+        limit: usize,
+        scratch: &mut fast::Scratch,
+        ids: &mut Vec<u32>,
+    ) {
+        let fast::Scratch {
+            normalized, bpe, ..
+        } = scratch;
+        if !self.preparation.nfc || is_nfc(self.code_points, text) {
+            self.push_words(text, limit, bpe, ids);
+        } else {
+            normalized.clear();
+            push_nfc(self.code_points, text, normalized);
+            self.push_words(normalized, limit, bpe, ids);
+        }
+    }
+}
+
+/// How the file writes bytes: those that are visible in Latin-1 as themselves, the others, in
+/// order, as the characters from U+0100 on.
+fn alphabet() -> impl Iterator<Item = (char, u8)> {
+    let mut invisible = (0x100..).filter_map(char::from_u32);
+    (0..=u8::MAX).filter_map(move |byte| {
+        let visible = matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
+        let character = if visible {
+            char::from(byte)
+        } else {
+            invisible.next()?
+        };
+        Some((character, byte))
+    })
+}
+
+#[cfg(test)]
+#[path = "byte_level_tests.rs"]
+mod tests;
