@@ -5,6 +5,7 @@
 
 mod cohere;
 mod errors;
+mod fleet;
 mod jina;
 mod openai;
 mod page;
