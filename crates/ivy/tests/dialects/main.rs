@@ -7,6 +7,7 @@ mod cohere;
 mod errors;
 mod fleet;
 mod jina;
+mod mutations;
 mod openai;
 mod page;
 mod support;
