@@ -123,7 +123,6 @@ impl Gateway {
                 device: device(&model),
                 items,
                 characters,
-                ..Report::default()
             },
         })
     }
