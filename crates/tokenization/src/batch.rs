@@ -8,14 +8,46 @@ use crate::encode::{Encoded, Query};
 use crate::error::EncodeError;
 use crate::pool::Pool;
 use crate::tokenizer::{Content, Tokenizer};
-use crate::truncation::TruncationOptions;
+use crate::truncation::{Side, TruncationOptions};
 
-/// Below this much text, in bytes, two thread hops cost more than the work (about 1 ms).
-const INLINE_BYTES: usize = 2 * 1024;
+/// How much text makes a job, in bytes that are really read.
+#[derive(Debug, Clone, Copy)]
+struct JobSize {
+    /// Below this, two thread hops cost more than the work.
+    inline_bytes: usize,
+    /// One to three milliseconds of work, so that all threads end together and other requests
+    /// get their turn.
+    chunk_bytes: usize,
+}
 
-/// Text of one job, in bytes: some milliseconds of work, so that all threads end together and
-/// other requests get their turn.
-const CHUNK_BYTES: usize = 16 * 1024;
+impl JobSize {
+    fn of(tokenizer: &Tokenizer) -> Self {
+        if tokenizer.is_fast() {
+            Self {
+                inline_bytes: 8 * 1024,
+                chunk_bytes: 32 * 1024,
+            }
+        } else {
+            Self {
+                inline_bytes: 2 * 1024,
+                chunk_bytes: 16 * 1024,
+            }
+        }
+    }
+}
+
+/// Bytes of `content` that are read, about: of a text that is cut at the right only the beginning.
+fn bytes_read(content: &Content, truncation: &TruncationOptions) -> usize {
+    match truncation.side {
+        Side::Right => content
+            .text_bytes()
+            .min(truncation.max_tokens.saturating_mul(MAX_BYTES_PER_TOKEN)),
+        Side::Left => content.text_bytes(),
+    }
+}
+
+/// Nearly no text has tokens that are longer on average.
+const MAX_BYTES_PER_TOKEN: usize = 8;
 
 /// Token ids of each of `contents`, in order, each with `prompt` before it.
 ///
@@ -29,10 +61,16 @@ pub async fn encode_batch(
 ) -> Vec<Result<Encoded, EncodeError>> {
     let prompt: Arc<str> = prompt.into();
     let tokenizer = Arc::clone(tokenizer);
+    let size = JobSize::of(&tokenizer);
+    let read = truncation.clone();
     let truncation = truncation.clone();
-    encode_all(pool, contents, move |content| {
-        tokenizer.encode_single(&prompt, content, &truncation)
-    })
+    encode_all(
+        pool,
+        contents,
+        size,
+        |content| bytes_read(content, &read),
+        move |content| tokenizer.encode_single(&prompt, content, &truncation),
+    )
     .await
 }
 
@@ -48,10 +86,16 @@ pub async fn encode_pairs(
 ) -> Vec<Result<Encoded, EncodeError>> {
     let query = Arc::clone(query);
     let tokenizer = Arc::clone(tokenizer);
+    let size = JobSize::of(&tokenizer);
+    let read = truncation.clone();
     let truncation = truncation.clone();
-    encode_all(pool, documents, move |document| {
-        tokenizer.encode_pair(&query, document, &truncation)
-    })
+    encode_all(
+        pool,
+        documents,
+        size,
+        |document| bytes_read(document, &read),
+        move |document| tokenizer.encode_pair(&query, document, &truncation),
+    )
     .await
 }
 
@@ -65,7 +109,7 @@ pub async fn encode_query(
     content: Content,
     truncation: &TruncationOptions,
 ) -> Result<Query, EncodeError> {
-    if content.text_bytes() < INLINE_BYTES {
+    if bytes_read(&content, truncation) < JobSize::of(tokenizer).inline_bytes {
         return tokenizer.encode_query(&content, truncation);
     }
     let tokenizer = Arc::clone(tokenizer);
@@ -77,18 +121,17 @@ pub async fn encode_query(
 async fn encode_all(
     pool: &Pool,
     contents: Vec<Content>,
+    size: JobSize,
+    bytes: impl Fn(&Content) -> usize,
     encode: impl Fn(&Content) -> Result<Encoded, EncodeError> + Clone + Send + 'static,
 ) -> Vec<Result<Encoded, EncodeError>> {
     let count = contents.len();
-    let text_bytes: usize = contents.iter().map(Content::text_bytes).sum();
-    if text_bytes < INLINE_BYTES {
+    let total: usize = contents.iter().map(&bytes).sum();
+    if total < size.inline_bytes {
         return contents.iter().map(encode).collect();
     }
-    let jobs = chunks(
-        contents,
-        text_bytes.div_ceil(pool.threads()).min(CHUNK_BYTES),
-    )
-    .map(|chunk| {
+    let chunk_bytes = total.div_ceil(pool.threads()).min(size.chunk_bytes);
+    let jobs = chunks(contents, chunk_bytes, bytes).map(|chunk| {
         let encode = encode.clone();
         async move {
             let length = chunk.len();
@@ -107,14 +150,18 @@ async fn encode_all(
 }
 
 /// Neighbouring contents, together about `chunk_bytes` of text; a larger one stands alone.
-fn chunks(contents: Vec<Content>, chunk_bytes: usize) -> impl Iterator<Item = Vec<Content>> {
+fn chunks(
+    contents: Vec<Content>,
+    chunk_bytes: usize,
+    bytes: impl Fn(&Content) -> usize,
+) -> impl Iterator<Item = Vec<Content>> {
     let mut contents = contents.into_iter().peekable();
     std::iter::from_fn(move || {
         let first = contents.next()?;
-        let mut bytes = first.text_bytes();
+        let mut total = bytes(&first);
         let mut chunk = vec![first];
-        while let Some(next) = contents.next_if(|next| bytes + next.text_bytes() <= chunk_bytes) {
-            bytes += next.text_bytes();
+        while let Some(next) = contents.next_if(|next| total + bytes(next) <= chunk_bytes) {
+            total += bytes(&next);
             chunk.push(next);
         }
         Some(chunk)

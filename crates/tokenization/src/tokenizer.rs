@@ -119,6 +119,11 @@ impl Tokenizer {
         self.fast.as_ref().map_or("tokenizers", FastTokenizer::name)
     }
 
+    /// Whether one of our own encoders makes the token ids.
+    pub(crate) fn is_fast(&self) -> bool {
+        self.fast.is_some()
+    }
+
     /// Special tokens of a single text.
     #[must_use]
     pub fn num_special_single(&self) -> usize {
