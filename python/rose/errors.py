@@ -13,6 +13,10 @@ class ModelLoadError(RoseError):
     """A model cannot be loaded; the message names the file and what is wrong with it."""
 
 
+class SelfCheckError(ModelLoadError):
+    """A model gives other scores than its golden file says."""
+
+
 class DeviceError(RoseError, RuntimeError):
     """The device failed for good: every later step would fail too."""
 

@@ -1,4 +1,4 @@
-"""A model behind gRPC, in this process: start, signals, and the order of stopping."""
+"""A model behind gRPC and HTTP, in this process: start, signals, and the order of stopping."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
@@ -47,8 +48,12 @@ class Server:
         self, config: ServeConfig | None = None, engine_config: EngineConfig | None = None
     ) -> None:
         self.config = config or ServeConfig()
+        engine_config = engine_config or EngineConfig()
+        if engine_config.deterministic and engine_config.device != "cpu":
+            # A CPU step computes its sequences apart. A GPU's shapes go by what is in the step.
+            engine_config = replace(engine_config, max_batch_sequences=1)
         try:
-            self._native = _tulip.Server(self.config, engine_config or EngineConfig())
+            self._native = _tulip.Server(self.config, engine_config)
         except OSError as error:
             raise ServerError(str(error)) from None
         except ValueError as error:
@@ -67,6 +72,11 @@ class Server:
     def address(self) -> str:
         """`HOST:PORT` where it listens, with the port that the system chose."""
         return self._native.address
+
+    @property
+    def http_address(self) -> str | None:
+        """`HOST:PORT` where HTTP is answered; None without it."""
+        return self._native.http_address
 
     def start(self, engine: Engine | Callable[[], Engine]) -> Engine:
         """Serves an engine on a thread of its own; returns it once calls are answered.
@@ -206,7 +216,8 @@ def serve(
 ) -> int:
     """Serves a model until SIGINT or SIGTERM, on the main thread. What `rose serve` does.
 
-    When it serves it prints one line on stdout: `ready grpc=HOST:PORT model=NAME`.
+    When it serves it prints one line on stdout: `ready grpc=HOST:PORT model=NAME`, with
+    `http=HOST:PORT` in between where `config.http` is given.
 
     Args:
         model: directory, hub id or `demo`.
@@ -235,7 +246,8 @@ def serve(
             # Nothing is in flight, and the thread that loads cannot be interrupted.
             sys.stdout.flush()
             os._exit(0)
-        print(f"ready grpc={server.address} model={engine.info.name}", flush=True)  # noqa: T201
+        http = f" http={server.http_address}" if server.http_address else ""
+        print(f"ready grpc={server.address}{http} model={engine.info.name}", flush=True)  # noqa: T201
         if on_ready is not None:
             on_ready(server, engine)
         try:
@@ -257,9 +269,13 @@ def serve(
 
 def _load(model: str | Path, config: EngineConfig) -> Engine:
     # Imported on the engine's thread: torch takes seconds, the port must not wait for it.
+    from rose.checks.self_check import run_self_check
     from rose.engine.engine import Engine
 
-    return Engine.load(model, config)
+    engine = Engine.load(model, config)
+    if engine.directory is not None:
+        run_self_check(engine, engine.directory, config.self_check)
+    return engine
 
 
 def _name(signals: _StopSignals) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -252,7 +254,7 @@ def test_a_caller_that_leaves_cancels_the_stream(tulip: Any) -> None:
         outcomes = client.score_stream(requests_of(10**9), max_in_flight=2)
         next(outcomes)
         started = time.monotonic()
-        outcomes.close()  # type: ignore[attr-defined]
+        outcomes.close()
         assert cancelled.wait(10)
         assert time.monotonic() - started < 5
         # The connection is still good.
@@ -292,3 +294,52 @@ def test_requests_with_one_id_cannot_be_in_flight_together(tulip: Any, run: Runn
     first, second = run(tulip.address, twice, ordered=True)
     assert first.error is None
     assert "'same' is in flight" in str(second.error)
+
+
+def test_an_iterator_that_outlives_the_program_does_not_hold_it() -> None:
+    """The dying interpreter closes it when its threads are gone, with the locks they held."""
+    program = """
+import gc, threading
+from rose._proto import tulip_pb2 as pb
+from rose.client import RetryPolicy, ScoreRequest
+from rose.client.stream import StreamRun
+from rose.client.window import StreamWindow
+
+class Call:
+    lock = threading.Lock()  # as grpc's: the reader dies with it
+    reading = threading.Event()
+
+    def __init__(self, messages):
+        self.messages = messages
+
+    def __iter__(self):
+        error = pb.StreamError(code=9, message="no")
+        yield pb.ScoreStreamResponse(request_id=next(self.messages).request_id, error=error)
+        with self.lock:
+            self.reading.set()
+            threading.Event().wait()
+
+    def cancel(self):
+        with self.lock:
+            pass
+
+def main():
+    requests = [ScoreRequest("q", ["d"])] * 2
+    window = StreamWindow(8, ordered=True, read=None)
+    run = StreamRun(
+        lambda messages, timeout: Call(messages), requests, window, RetryPolicy(), 60.0
+    )
+    outcomes = run.outcomes()
+    next(outcomes)
+    assert Call.reading.wait(30)
+    held = [outcomes]
+    held.append(held)  # only the collector finds it
+
+gc.disable()
+main()
+print("ends", flush=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr

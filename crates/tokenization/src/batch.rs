@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt};
 
+use crate::chunk::Chunk;
 use crate::encode::{Encoded, Query};
 use crate::error::EncodeError;
 use crate::pool::Pool;
@@ -36,13 +37,13 @@ impl JobSize {
     }
 }
 
-/// Bytes of `content` that are read, about: of a text that is cut at the right only the beginning.
-fn bytes_read(content: &Content, truncation: &TruncationOptions) -> usize {
+/// Bytes of a text that are read, about, however long it is: of one that is cut at the right only
+/// the beginning.
+fn max_bytes_read(tokenizer: &Tokenizer, truncation: &TruncationOptions) -> usize {
+    let max_tokens = (tokenizer.options.max_sequence_tokens).min(truncation.max_tokens);
     match truncation.side {
-        Side::Right => content
-            .text_bytes()
-            .min(truncation.max_tokens.saturating_mul(MAX_BYTES_PER_TOKEN)),
-        Side::Left => content.text_bytes(),
+        Side::Right => max_tokens.saturating_mul(MAX_BYTES_PER_TOKEN),
+        Side::Left => usize::MAX,
     }
 }
 
@@ -60,17 +61,11 @@ pub async fn encode_batch(
     truncation: &TruncationOptions,
 ) -> Vec<Result<Encoded, EncodeError>> {
     let prompt: Arc<str> = prompt.into();
-    let tokenizer = Arc::clone(tokenizer);
-    let size = JobSize::of(&tokenizer);
-    let read = truncation.clone();
-    let truncation = truncation.clone();
-    encode_all(
-        pool,
-        contents,
-        size,
-        |content| bytes_read(content, &read),
-        move |content| tokenizer.encode_single(&prompt, content, &truncation),
-    )
+    let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
+    let max_bytes = max_bytes_read(&by, truncation);
+    encode_all(tokenizer, pool, contents, max_bytes, move |content| {
+        by.encode_single(&prompt, content, &cut)
+    })
     .await
 }
 
@@ -85,17 +80,11 @@ pub async fn encode_pairs(
     truncation: &TruncationOptions,
 ) -> Vec<Result<Encoded, EncodeError>> {
     let query = Arc::clone(query);
-    let tokenizer = Arc::clone(tokenizer);
-    let size = JobSize::of(&tokenizer);
-    let read = truncation.clone();
-    let truncation = truncation.clone();
-    encode_all(
-        pool,
-        documents,
-        size,
-        |document| bytes_read(document, &read),
-        move |document| tokenizer.encode_pair(&query, document, &truncation),
-    )
+    let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
+    let max_bytes = max_bytes_read(&by, truncation);
+    encode_all(tokenizer, pool, documents, max_bytes, move |document| {
+        by.encode_pair(&query, document, &cut)
+    })
     .await
 }
 
@@ -109,27 +98,78 @@ pub async fn encode_query(
     content: Content,
     truncation: &TruncationOptions,
 ) -> Result<Query, EncodeError> {
-    if bytes_read(&content, truncation) < JobSize::of(tokenizer).inline_bytes {
-        return tokenizer.encode_query(&content, truncation);
+    encode_query_with(tokenizer, pool, content, "", truncation).await
+}
+
+/// As [`encode_query`], with an instruction for the model's template.
+///
+/// # Errors
+/// As [`Tokenizer::encode_query_with`], or the pool is closed.
+pub async fn encode_query_with(
+    tokenizer: &Arc<Tokenizer>,
+    pool: &Pool,
+    content: Content,
+    instruction: &str,
+    truncation: &TruncationOptions,
+) -> Result<Query, EncodeError> {
+    if content.text_bytes() + instruction.len() < JobSize::of(tokenizer).inline_bytes {
+        return tokenizer.encode_query_with(&content, instruction, truncation);
     }
     let tokenizer = Arc::clone(tokenizer);
     let truncation = truncation.clone();
-    pool.run(move || tokenizer.encode_query(&content, &truncation))
+    let instruction = instruction.to_owned();
+    pool.run(move || tokenizer.encode_query_with(&content, &instruction, &truncation))
         .await?
 }
 
-async fn encode_all(
+/// As [`encode_batch`], each text as its parts ([`Tokenizer::encode_single_chunks`]).
+pub async fn encode_batch_chunks(
+    tokenizer: &Arc<Tokenizer>,
+    pool: &Pool,
+    prompt: &str,
+    contents: Vec<Content>,
+    truncation: &TruncationOptions,
+    overlap: Option<usize>,
+) -> Vec<Result<Vec<Chunk>, EncodeError>> {
+    let prompt: Arc<str> = prompt.into();
+    let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
+    encode_all(tokenizer, pool, contents, usize::MAX, move |content| {
+        by.encode_single_chunks(&prompt, content, &cut, overlap)
+    })
+    .await
+}
+
+/// As [`encode_pairs`], each document as its parts ([`Tokenizer::encode_pair_chunks`]).
+pub async fn encode_pair_chunks(
+    tokenizer: &Arc<Tokenizer>,
+    pool: &Pool,
+    query: &Arc<Query>,
+    documents: Vec<Content>,
+    truncation: &TruncationOptions,
+    overlap: Option<usize>,
+) -> Vec<Result<Vec<Chunk>, EncodeError>> {
+    let query = Arc::clone(query);
+    let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
+    encode_all(tokenizer, pool, documents, usize::MAX, move |document| {
+        by.encode_pair_chunks(&query, document, &cut, overlap)
+    })
+    .await
+}
+
+async fn encode_all<T: Send + 'static>(
+    tokenizer: &Tokenizer,
     pool: &Pool,
     contents: Vec<Content>,
-    size: JobSize,
-    bytes: impl Fn(&Content) -> usize,
-    encode: impl Fn(&Content) -> Result<Encoded, EncodeError> + Clone + Send + 'static,
-) -> Vec<Result<Encoded, EncodeError>> {
+    max_bytes: usize,
+    encode: impl Fn(&Content) -> Result<T, EncodeError> + Clone + Send + 'static,
+) -> Vec<Result<T, EncodeError>> {
     let count = contents.len();
-    let total: usize = contents.iter().map(&bytes).sum();
-    if total < size.inline_bytes {
+    let size = JobSize::of(tokenizer);
+    if contents.iter().map(Content::text_bytes).sum::<usize>() < size.inline_bytes {
         return contents.iter().map(encode).collect();
     }
+    let bytes = |content: &Content| content.text_bytes().min(max_bytes);
+    let total: usize = contents.iter().map(bytes).sum();
     let chunk_bytes = total.div_ceil(pool.threads()).min(size.chunk_bytes);
     let jobs = chunks(contents, chunk_bytes, bytes).map(|chunk| {
         let encode = encode.clone();
@@ -137,7 +177,10 @@ async fn encode_all(
             let length = chunk.len();
             pool.run(move || chunk.iter().map(encode).collect::<Vec<_>>())
                 .await
-                .unwrap_or_else(|error| vec![Err(EncodeError::Pool(error)); length])
+                .unwrap_or_else(|error| {
+                    let failed = || Err(EncodeError::Pool(error.clone()));
+                    std::iter::repeat_with(failed).take(length).collect()
+                })
         }
     });
     // No more of one request in the queue than keeps all threads busy, so that requests take turns.

@@ -1,9 +1,13 @@
 //! Segments to sequences: what is cut, and what is an error instead.
 
+use std::borrow::Cow;
+
 use crate::error::EncodeError;
+use crate::layout::Assembled;
+use crate::template::Head;
 use crate::tokenizer::{Content, Tokenizer};
 use crate::truncation::{
-    OverlongPolicy, PairTruncation, Truncated, TruncationOptions, cut, longest_first,
+    OverlongPolicy, PairTruncation, Side, Truncated, TruncationOptions, cut, longest_first,
 };
 
 /// One sequence as the model reads it.
@@ -24,10 +28,38 @@ pub struct Encoded {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Query {
-    /// Its own tokens, without special tokens.
+    /// Its own tokens, without special tokens; of a model with a template all that stands before
+    /// the document.
     pub token_ids: Vec<u32>,
     /// What `max_query_tokens` cut.
     pub truncated: Option<Truncated>,
+    /// Of a model with a template.
+    pub(crate) templated: Option<TemplatedQuery>,
+}
+
+/// What a template adds to a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TemplatedQuery {
+    /// All before the document, but its `token_ids`, which are the query's.
+    pub(crate) head: Head,
+    /// The query's own tokens, where it may have to be cut.
+    pub(crate) own: Vec<u32>,
+    pub(crate) instruction: String,
+}
+
+impl Query {
+    /// Text that is read together with each document, and the tokens of it that must stay.
+    pub(crate) fn pending(&self) -> (&str, usize) {
+        match &self.templated {
+            Some(one) => (&one.head.pending, one.head.pending_tokens),
+            None => ("", 0),
+        }
+    }
+
+    /// Tokens that stand before the document and are not cut with it.
+    pub(crate) fn num_tokens(&self) -> usize {
+        self.token_ids.len() + self.pending().1
+    }
 }
 
 impl Tokenizer {
@@ -83,8 +115,28 @@ impl Tokenizer {
         content: &Content,
         truncation: &TruncationOptions,
     ) -> Result<Query, EncodeError> {
+        self.encode_query_with(content, "", truncation)
+    }
+
+    /// As [`Tokenizer::encode_query`], with an instruction for the model's template; an empty one
+    /// is the template's own.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode_query`], or the template has no place for an instruction.
+    pub fn encode_query_with(
+        &self,
+        content: &Content,
+        instruction: &str,
+        truncation: &TruncationOptions,
+    ) -> Result<Query, EncodeError> {
+        if !instruction.is_empty() && !self.has_instruction() {
+            return Err(EncodeError::Instruction);
+        }
+        if let Some(template) = &self.template {
+            return self.encode_templated_query(template, content, instruction, truncation);
+        }
         let limit = truncation.max_tokens.min(self.options.max_sequence_tokens);
-        let room = limit.saturating_sub(self.pair.num_special());
+        let room = limit.saturating_sub(self.num_special_pair());
         let ceiling = truncation.max_query_tokens.unwrap_or(usize::MAX);
         let may_cut = truncation.policy == OverlongPolicy::Cut;
         // The most that can be used: with `longest_first` pairs decide it, later.
@@ -112,6 +164,7 @@ impl Tokenizer {
         Ok(Query {
             token_ids,
             truncated,
+            templated: None,
         })
     }
 
@@ -127,20 +180,23 @@ impl Tokenizer {
         document: &Content,
         truncation: &TruncationOptions,
     ) -> Result<Encoded, EncodeError> {
-        let special_tokens = self.pair.num_special();
+        let special_tokens = self.num_special_pair();
         let limit = truncation.max_tokens.min(self.options.max_sequence_tokens);
         let room = limit.saturating_sub(special_tokens);
         let side = truncation.side;
-        let query_tokens = query.token_ids.len();
+        let (pending, pending_tokens) = query.pending();
+        let query_tokens = query.num_tokens();
         let ceiling = truncation.max_document_tokens.unwrap_or(usize::MAX);
         // Beyond both numbers `longest_first` too decides the same, however long the document is.
         let usable = ceiling.min(room.max(query_tokens));
-        let given = self.content("", document, usable, side)?;
-        let document_tokens = given.len().min(ceiling);
+        let usable = usable.saturating_add(pending_tokens);
+        let given = self.content(pending, document, usable, side)?;
+        let given_tokens = given.len().saturating_sub(pending_tokens);
+        let document_tokens = given_tokens.min(ceiling);
         let total = query_tokens + document_tokens;
 
         if truncation.policy == OverlongPolicy::Error {
-            check_document(given.len(), truncation)?;
+            check_document(given_tokens, truncation)?;
             if total > room {
                 return Err(EncodeError::TooLong {
                     tokens: total + special_tokens,
@@ -165,12 +221,25 @@ impl Tokenizer {
             PairTruncation::ProtectQuery if query_tokens == room => return Err(no_room),
             PairTruncation::ProtectQuery => (query_tokens, room - query_tokens),
             PairTruncation::LongestFirst if room == 0 => return Err(no_room),
-            PairTruncation::LongestFirst => longest_first(query_tokens, document_tokens, room),
+            PairTruncation::LongestFirst => match &query.templated {
+                Some(templated) => {
+                    // The rest of the prompt is cut no more than special tokens are.
+                    let own = templated.own.len();
+                    let fixed = query_tokens - own;
+                    if fixed >= room {
+                        return Err(no_room);
+                    }
+                    let (own_kept, document_kept) =
+                        longest_first(own, document_tokens, room - fixed);
+                    (fixed + own_kept, document_kept)
+                }
+                None => longest_first(query_tokens, document_tokens, room),
+            },
         };
-        let (first, query_truncated) = cut(&query.token_ids, query_kept, side);
+        let (first, query_truncated) = self.cut_query(query, query_kept, side)?;
         // Cutting to the ceiling and then to the room keeps the same as cutting once.
-        let (second, truncated) = cut(&given, document_kept, side);
-        let sequence = self.pair.assemble(&self.reference, first, Some(second))?;
+        let (second, truncated) = cut_behind(&given, pending_tokens, document_kept, side);
+        let sequence = self.assemble_pair(&first, &second)?;
         Ok(Encoded {
             token_ids: sequence.token_ids,
             second_segment_start: sequence.second_segment_start,
@@ -183,6 +252,58 @@ impl Tokenizer {
             }),
         })
     }
+
+    /// The query with `kept` of its tokens, all of the prompt counted.
+    fn cut_query<'a>(
+        &self,
+        query: &'a Query,
+        kept: usize,
+        side: Side,
+    ) -> Result<(Cow<'a, [u32]>, Option<Truncated>), EncodeError> {
+        let Some(templated) = &query.templated else {
+            let (first, truncated) = cut(&query.token_ids, kept, side);
+            return Ok((Cow::Borrowed(first), truncated));
+        };
+        let lost = query.num_tokens().saturating_sub(kept);
+        if lost == 0 {
+            return Ok((Cow::Borrowed(&query.token_ids), None));
+        }
+        let own_kept = templated.own.len().saturating_sub(lost);
+        let (own, truncated) = cut(&templated.own, own_kept, side);
+        let head = self.templated_head(&templated.instruction, own)?;
+        Ok((Cow::Owned(head.token_ids), truncated))
+    }
+
+    /// Puts together what a pair is made of: special tokens, or the end of the template.
+    pub(crate) fn assemble_pair(
+        &self,
+        first: &[u32],
+        second: &[u32],
+    ) -> Result<Assembled, EncodeError> {
+        match &self.template {
+            Some(template) => Ok(Assembled {
+                token_ids: [first, second, template.suffix()].concat(),
+                second_segment_start: 0,
+            }),
+            None => self.pair.assemble(&self.reference, first, Some(second)),
+        }
+    }
+}
+
+/// As [`cut`], but the first `fixed` tokens are not counted and stay.
+pub(crate) fn cut_behind(
+    given: &[u32],
+    fixed: usize,
+    max: usize,
+    side: Side,
+) -> (Cow<'_, [u32]>, Option<Truncated>) {
+    let (fixed, own) = given.split_at(fixed.min(given.len()));
+    let (kept, truncated) = cut(own, max, side);
+    if truncated.is_none() || fixed.is_empty() {
+        let whole = if truncated.is_none() { given } else { kept };
+        return (Cow::Borrowed(whole), truncated);
+    }
+    (Cow::Owned([fixed, kept].concat()), truncated)
 }
 
 fn check_document(tokens: usize, truncation: &TruncationOptions) -> Result<(), EncodeError> {

@@ -26,6 +26,9 @@ pub enum LoadError {
         /// The model's limit.
         vocab_size: u32,
     },
+    /// The template of pairs cannot be used.
+    #[error("pair template: {0}")]
+    Template(String),
     /// A single text gets token types other than 0.
     #[error("the post-processor gives a single text token types other than 0")]
     TokenTypes,
@@ -84,6 +87,17 @@ pub enum EncodeError {
         /// Ids are below this.
         vocab_size: u32,
     },
+    /// Chunks that share all their tokens would never end.
+    #[error("chunk_overlap_tokens={overlap} must be below the {room} tokens that a chunk may have")]
+    ChunkOverlap {
+        /// Tokens that neighbouring chunks share.
+        overlap: usize,
+        /// Tokens of a document in one sequence.
+        room: usize,
+    },
+    /// A request's instruction, and no place for it.
+    #[error("this model's template has no place for an instruction")]
+    Instruction,
     /// A sequence of no tokens.
     #[error("the sequence has no tokens, at least 1 is needed")]
     Empty,

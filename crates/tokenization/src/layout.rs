@@ -89,6 +89,14 @@ impl Layout {
         parts.into_iter().flatten().copied()
     }
 
+    /// What stands before and after a single text, where that is constant.
+    pub(crate) fn constant_parts(&self) -> Option<(&[u32], &[u32])> {
+        match self {
+            Self::Constant { prefix, suffix, .. } => Some((prefix, suffix)),
+            Self::PostProcessor { .. } => None,
+        }
+    }
+
     /// Puts special tokens around `first`, and `second` in a layout of pairs.
     pub(crate) fn assemble(
         &self,

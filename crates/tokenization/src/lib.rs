@@ -9,24 +9,37 @@
 //!    (`prefix`); the query of a request is tokenized once. Ids come from our own encoder where it
 //!    is known to give the same (`fast`), else from the `tokenizers` crate;
 //! 3. segments are cut to the room they have (`encode`, `truncation`);
-//! 4. special tokens are put around them (`layout`).
+//! 4. special tokens are put around them (`layout`), or the prompt that the model wants
+//!    (`template`).
+//!
+//! A document too long for one sequence can become several overlapping ones (`chunk`).
 
 mod batch;
+mod chunk;
 mod encode;
 mod error;
 mod fast;
 #[cfg(test)]
 mod fixtures;
+mod inspect;
 mod layout;
 mod pool;
 mod prefix;
 mod strip;
+mod template;
+mod templated;
 mod tokenizer;
 mod truncation;
 
-pub use batch::{encode_batch, encode_pairs, encode_query};
+pub use batch::{
+    encode_batch, encode_batch_chunks, encode_pair_chunks, encode_pairs, encode_query,
+    encode_query_with,
+};
+pub use chunk::Chunk;
 pub use encode::{Encoded, Query};
 pub use error::{EncodeError, LoadError, PoolError};
+pub use inspect::InspectedToken;
 pub use pool::Pool;
+pub use template::PairTemplate;
 pub use tokenizer::{Content, Tokenizer, TokenizerOptions};
 pub use truncation::{OverlongPolicy, PairTruncation, Side, Truncated, TruncationOptions};

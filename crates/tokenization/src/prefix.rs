@@ -138,6 +138,32 @@ fn first_splitter(pre_tokenizer: &PreTokenizerWrapper) -> Option<Splitter> {
     })
 }
 
+/// Whether the tokenizer surely begins a new piece at a space that follows another character, so
+/// that a text may be cut there and both parts tokenized apart.
+pub(crate) fn is_byte_level_split_by_spaces(reference: &tokenizers::Tokenizer) -> bool {
+    let normalizer = reference.get_normalizer();
+    let composes_only = normalizer.is_none_or(|one| matches!(one, NormalizerWrapper::NFC(_)));
+    let Some(PreTokenizerWrapper::Sequence(stages)) = reference.get_pre_tokenizer() else {
+        return false;
+    };
+    let [
+        PreTokenizerWrapper::Split(split),
+        PreTokenizerWrapper::ByteLevel(bytes),
+    ] = stages.as_ref()
+    else {
+        return false;
+    };
+    let added_tokens = reference.get_added_tokens_decoder();
+    let no_token_reaches_over = added_tokens
+        .values()
+        .all(|token| !token.lstrip && !token.rstrip && !token.content.contains(' '));
+    composes_only
+        && is_byte_level_split(split)
+        && !bytes.use_regex
+        && !bytes.add_prefix_space
+        && no_token_reaches_over
+}
+
 fn is_byte_level_split(split: &Split) -> bool {
     let known = matches!(&split.pattern,
         SplitPattern::Regex(regex) if BYTE_LEVEL_SPLITS.contains(&regex.as_str()));

@@ -10,6 +10,7 @@ use crate::layout::Layout;
 use crate::pool::caught;
 use crate::prefix::PrefixRule;
 use crate::strip::strip;
+use crate::template::CompiledTemplate;
 use crate::truncation::Side;
 
 /// What the model says beside its `tokenizer.json`.
@@ -56,6 +57,7 @@ pub struct Tokenizer {
     pub(crate) single: Layout,
     pub(crate) pair: Layout,
     prefix_rule: Option<PrefixRule>,
+    pub(crate) template: Option<CompiledTemplate>,
     pub(crate) options: TokenizerOptions,
 }
 
@@ -108,6 +110,7 @@ impl Tokenizer {
             single,
             pair,
             prefix_rule,
+            template: None,
             options,
         })
     }
@@ -130,10 +133,21 @@ impl Tokenizer {
         self.single.num_special()
     }
 
-    /// Special tokens of a pair.
+    /// Special tokens of a pair; of a template only what follows the document.
     #[must_use]
     pub fn num_special_pair(&self) -> usize {
-        self.pair.num_special()
+        match &self.template {
+            Some(template) => template.suffix().len(),
+            None => self.pair.num_special(),
+        }
+    }
+
+    /// Whether a request may bring an instruction for its pairs.
+    #[must_use]
+    pub fn has_instruction(&self) -> bool {
+        self.template
+            .as_ref()
+            .is_some_and(CompiledTemplate::has_instruction)
     }
 
     /// The text of each token, empty for ids that no token has.
@@ -235,16 +249,17 @@ impl Tokenizer {
         } else {
             text
         };
-        let limit = match side {
-            // One more than can be used shows that there is more.
-            Side::Right => usable.saturating_add(1),
-            Side::Left => usize::MAX,
-        };
-        if let (Some(rule), Side::Right) = (self.prefix_rule, side) {
+        // Longer texts are not read to their end where that changes nothing but the count.
+        let mut min_bytes = usable
+            .saturating_mul(PREFIX_BYTES_PER_TOKEN)
+            .max(PREFIX_MIN_BYTES);
+        if side == Side::Left || min_bytes > text.len() / 2 {
+            return self.tokenize(text, usize::MAX, token_ids);
+        }
+        // One more than can be used shows that there is more.
+        let limit = usable.saturating_add(1);
+        if let Some(rule) = self.prefix_rule {
             // Longer and longer beginnings, until reading the rest costs no more than another try.
-            let mut min_bytes = usable
-                .saturating_mul(PREFIX_BYTES_PER_TOKEN)
-                .max(PREFIX_MIN_BYTES);
             while min_bytes <= text.len() / 2 {
                 let Some(end) = rule.prefix_end(text, min_bytes) else {
                     break;

@@ -50,6 +50,19 @@ pub struct Prompts {
     pub default_name: Option<String>,
 }
 
+/// Prompts with places in them. Empty = the model has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Templates {
+    /// Of a pair: `{query}`, then `{document}`, perhaps `{instruction}` before it.
+    pub pair: String,
+    /// Of a query by itself: ends with `{query}`, perhaps with `{instruction}` before it.
+    pub query: String,
+    /// Of a document by itself: ends with `{document}`.
+    pub document: String,
+    /// Fills `{instruction}` where the request says nothing.
+    pub default_instruction: String,
+}
+
 /// What is served, fixed once loaded.
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
@@ -81,6 +94,8 @@ pub struct ModelInfo {
     pub matryoshka_dimensions: Vec<u32>,
     /// Named prompts.
     pub prompts: Prompts,
+    /// Prompts with places in them.
+    pub templates: Templates,
     /// Outer white space is removed before tokenization.
     pub strip: bool,
     /// Text is lower-cased before tokenization.

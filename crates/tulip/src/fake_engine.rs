@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::batch::{Batch, BatchLayout};
-use crate::engine::{Activation, Engine, ModelInfo, Prompts, Similarity, StepError, Task};
+use crate::engine::{
+    Activation, Engine, ModelInfo, Prompts, Similarity, StepError, Task, Templates,
+};
 use crate::lazy_tensor::{Event, LazyTensor};
 use crate::sequence::Sequence;
 
@@ -167,6 +169,7 @@ impl FakeEngine {
             positive_label: usize::from(task == Task::Classify),
             matryoshka_dimensions: Vec::new(),
             prompts: Prompts::default(),
+            templates: Templates::default(),
             strip: true,
             lower_case: false,
             dtype: "float32".into(),

@@ -23,12 +23,15 @@ mod awake;
 mod connection;
 mod deadline;
 mod endpoint;
+mod in_process;
 pub mod metrics;
 mod prompt;
 pub mod server;
 mod service;
 mod similarity;
 pub mod status;
+pub mod text_encoder;
 mod vectors;
 
 pub use error::{Error, Result};
+pub use in_process::InProcess;

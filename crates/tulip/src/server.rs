@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,6 +23,7 @@ use crate::connection::{Stop, accept};
 use crate::dispatch::Dispatch;
 use crate::endpoint::{Endpoint, SERVICE_NAME};
 use crate::engine::ModelInfo;
+use crate::in_process::InProcess;
 pub use crate::service::ModelError;
 use crate::service::ServiceState;
 
@@ -157,6 +158,20 @@ impl Server {
             self.set_health(ServingStatus::NotServing);
         }
         Ok(())
+    }
+
+    /// The service for callers of this process, which need no socket. It answers as the port does:
+    /// `UNAVAILABLE` before a model is set and once the server stops.
+    #[must_use]
+    pub fn in_process(&self) -> InProcess {
+        InProcess::new(Arc::clone(&self.state), self.calls.clone())
+    }
+
+    /// The threads that answer calls, for a gateway in the same process; `None` once they ended.
+    #[must_use]
+    pub fn runtime(&self) -> Option<Handle> {
+        let runtime = self.runtime.lock();
+        runtime.as_ref().map(|runtime| runtime.handle().clone())
     }
 
     /// Calls of Tulip that have begun to arrive and whose answer has not left.

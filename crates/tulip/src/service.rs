@@ -3,6 +3,7 @@
 //! One file for each method; what they share is reading inputs ([`item`]), options ([`options`])
 //! and the way to sequences ([`encode`]).
 
+mod best_chunk;
 mod embed;
 mod encode;
 mod item;
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tulip_proto::v1::tulip_server::Tulip;
 use tulip_proto::v1::{
-    EmbedRequest, EmbedResponse, EmbedStreamResponse, GetModelRequest, GetModelResponse,
+    EmbedRequest, EmbedResponse, EmbedStreamResponse, GetModelRequest, GetModelResponse, LoadReport,
     ScoreRequest, ScoreResponse, ScoreStreamResponse, TokenizeRequest, TokenizeResponse,
 };
 
@@ -114,6 +115,11 @@ impl ServiceState {
         }
     }
 
+    /// The load at this moment; `None` while nothing is served.
+    pub(crate) fn load(&self) -> Option<LoadReport> {
+        self.serving().ok().map(|serving| serving.load())
+    }
+
     /// What a call needs, if it may be worked on.
     fn admit<T>(&self, request: &Request<T>) -> Result<(Arc<Serving>, Deadline)> {
         let serving = self.serving()?;
@@ -153,7 +159,8 @@ async fn recorded<T>(
     }
 }
 
-type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+/// Answers of a stream.
+pub(crate) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl Tulip for TulipService {

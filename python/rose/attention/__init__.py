@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 
 import torch
 
 from rose.attention.base import AttentionBackend, AttentionShape
+from rose.attention.mixed import MixedAttention
 from rose.errors import ConfigError
 
 BACKENDS = {
@@ -22,13 +24,17 @@ def make_attention(
 ) -> AttentionBackend:
     """The back end called `name`.
 
-    `auto` is `sdpa` on CPU and for float32, and picks among the others on CUDA batch by batch.
+    `auto` is `sdpa` on CPU, for float32 and for models whose logits have a position bias, and picks
+    among the others on CUDA batch by batch.
 
     Raises:
         ConfigError: there is no such back end, it does not run here, or its library is missing.
     """
+    if shape.local is not None:
+        full = make_attention(name, replace(shape, local=None), dtype, device)
+        return MixedAttention(full, make_attention(name, shape.local, dtype, device))
     if name == "auto":
-        if device.type == "cuda" and dtype != torch.float32 and shape.head_dim % 8 == 0:
+        if device.type == "cuda" and dtype != torch.float32 and _has_kernel(shape):
             from rose.attention.auto import AutoAttention
 
             return AutoAttention(shape, dtype, device)
@@ -44,6 +50,11 @@ def make_attention(
         raise ConfigError(f"attention {name!r} cannot be used: {error}") from error
     backend: AttentionBackend = backend_class(shape, dtype, device)
     return backend
+
+
+def _has_kernel(shape: AttentionShape) -> bool:
+    """Whether one of the ragged kernels computes it: they have no table of biases."""
+    return shape.bias is None and shape.head_dim % 8 == 0 and shape.head_dim <= 256
 
 
 __all__ = ["BACKENDS", "AttentionBackend", "AttentionShape", "make_attention"]

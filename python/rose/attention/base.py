@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from rose.forward_batch import ForwardBatch
+
+
+class PositionBias:
+    """What is added to the logits of a query and a key by the distance between them, head by head.
+
+    ALiBi's slopes and the learned buckets of MPNet both come down to such a table.
+    """
+
+    def __init__(self, by_distance: torch.Tensor) -> None:
+        if by_distance.dim() != 2 or by_distance.shape[1] % 2 == 0:
+            raise ValueError(
+                f"by_distance must be [num_heads, 2 * reach + 1], got {tuple(by_distance.shape)}"
+            )
+        self.by_distance = by_distance
+        """[num_heads, 2 * reach + 1], for key minus query from -reach to reach."""
+        self.reach = by_distance.shape[1] // 2
+
+    def matrix(self, seqlen: int, dtype: torch.dtype) -> torch.Tensor:
+        """[num_heads, seqlen, seqlen], queries by keys."""
+        if seqlen > self.reach + 1:
+            raise ValueError(f"a sequence of {seqlen} tokens is longer than {self.reach + 1}")
+        near = self.by_distance[:, self.reach - seqlen + 1 : self.reach + seqlen].to(dtype)
+        # Window w begins at distance w - (seqlen - 1): the row of query seqlen - 1 - w.
+        return near.unfold(1, seqlen, 1).flip(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +45,9 @@ class AttentionShape:
     causal: bool = False
     window: tuple[int, int] | None = None
     """Most keys to the left and to the right of a query; None = all."""
+    bias: PositionBias | None = field(default=None, compare=False)
+    local: AttentionShape | None = None
+    """Attention of the layers that see a window, where a model has layers of both kinds."""
 
 
 class AttentionBackend(ABC):
@@ -30,6 +57,11 @@ class AttentionBackend(ABC):
         self.shape = shape
         self.dtype = dtype
         self.device = device
+
+    @property
+    def local(self) -> AttentionBackend:
+        """Attention of the layers that see a window; the same one where all layers are alike."""
+        return self
 
     capturable = False
     """`plan` and `run` may be captured in a CUDA graph and replayed on a batch of the same padded

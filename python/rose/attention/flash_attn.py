@@ -27,6 +27,8 @@ class FlashAttention(AttentionBackend):
                 "attention flash_attn needs a head_dim that is a multiple of 8 and at most "
                 f"{_MAX_HEAD_DIM}, got {shape.head_dim}"
             )
+        if shape.bias is not None:
+            raise ConfigError("attention flash_attn has no position bias; use sdpa or auto")
         super().__init__(shape, dtype, device)
         left, right = shape.window or (None, None)
         self._window_left = left

@@ -24,6 +24,8 @@ class FlashAttention4(AttentionBackend):
             raise ConfigError(
                 f"attention flash_attn_4 needs compute capability 9 or 10, got {major}"
             )
+        if shape.bias is not None:
+            raise ConfigError("attention flash_attn_4 has no position bias; use sdpa or auto")
         super().__init__(shape, dtype, device)
         self._cu_seqlens: torch.Tensor | None = None
         self._bound = 0

@@ -150,4 +150,6 @@ def why_not(shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> 
         return f"needs a head_dim of {', '.join(map(str, _TILE_ROWS))}, got {shape.head_dim}"
     if shape.window is not None:
         return f"has no windows, got {shape.window}"
+    if shape.bias is not None:
+        return "has no position bias; use sdpa or auto"
     return None

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
+from rose.checkpoint.chat_template import read_pair_template
 from rose.checkpoint.head import HeadConfig, read_modules
 from rose.checkpoint.json_object import JsonObject
-from rose.config import Activation, Similarity
+from rose.config import Activation, Similarity, Templates
 from rose.errors import ModelLoadError
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
+ADAPTER_FILE = "adapter_config.json"
 _ST_CONFIG_FILE = "config_sentence_transformers.json"
 # The transformer module's own options; old versions named the file after the model type.
 _TRANSFORMER_FILES = tuple(
@@ -35,8 +37,14 @@ class Checkpoint:
     """config.json"""
     head: HeadConfig | None
     """From modules.json; None where there is none."""
+    logit_score: JsonObject | None
+    """Of a language model that is a cross-encoder: which tokens are its answers."""
+    pair_templates: Templates | None
+    """From a chat template with the roles of a pair."""
     max_length: int | None
     """Longest sequence that the files ask for; None = as the positions allow."""
+    cuts_left: bool
+    """The tokenizer's own code would drop the beginning of a text that is too long."""
     lower_case: bool
     tokenizer_json: bytes
     prompts: dict[str, str]
@@ -57,6 +65,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     """
     modules = read_modules(directory)
     transformer = modules.transformer if modules else directory
+    _refuse_adapter(transformer)
     if not (transformer / CONFIG_FILE).is_file():
         raise ModelLoadError(f"{transformer} is not a model directory: it has no {CONFIG_FILE}")
     config = JsonObject.read(transformer / CONFIG_FILE, directory)
@@ -73,7 +82,15 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         architecture=architectures[0],
         config=config,
         head=modules.head if modules else None,
+        logit_score=modules.logit_score if modules else None,
+        pair_templates=read_pair_template(
+            transformer,
+            tokenizer_config,
+            options,
+            prompts[default_prompt_name] if default_prompt_name else None,
+        ),
         max_length=_max_length(options, tokenizer_config),
+        cuts_left=tokenizer_config.string("truncation_side", "right") == "left",
         lower_case=options.boolean("do_lower_case", False),
         tokenizer_json=_tokenizer_json(transformer),
         prompts=prompts,
@@ -85,6 +102,20 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     )
 
 
+def _refuse_adapter(transformer: Path) -> None:
+    path = transformer / ADAPTER_FILE
+    if not path.is_file():
+        return
+    adapter = JsonObject.read(path, transformer)
+    kind = adapter.string("peft_type", "adapter")
+    base = adapter.string("base_model_name_or_path", "its base model")
+    raise ModelLoadError(
+        f"{transformer} is a {kind} adapter of {base} ({ADAPTER_FILE}), not a whole model. Merge it "
+        "once: PeftModel.from_pretrained(BASE, DIRECTORY).merge_and_unload().save_pretrained(OUT), "
+        "and the tokenizer beside it"
+    )
+
+
 def _transformer_options(transformer: Path, root: Path) -> JsonObject:
     for name in _TRANSFORMER_FILES:
         if (transformer / name).is_file():
@@ -93,6 +124,10 @@ def _transformer_options(transformer: Path, root: Path) -> JsonObject:
 
 
 def _max_length(options: JsonObject, tokenizer_config: JsonObject) -> int | None:
+    # Today's place, then the one that older versions write.
+    text_options = options.child("processing_kwargs").child("text")
+    if text_options.has("max_length"):
+        return text_options.integer("max_length")
     if options.has("max_seq_length"):
         return options.integer("max_seq_length")
     limit = tokenizer_config.number("model_max_length", _NO_LIMIT)

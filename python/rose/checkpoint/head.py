@@ -25,7 +25,16 @@ _POOLING_NAMES: dict[str, PoolingMode] = {
     "lasttoken": "last_token",
     "weightedmean": "weighted_mean",
 }
-_DENSE_ACTIVATIONS = {"Identity": None, "Tanh": "tanh", "GELU": "gelu", "ReLU": "relu"}
+_DENSE_ACTIVATIONS = {
+    "Identity": None,
+    "Tanh": "tanh",
+    "GELU": "gelu",
+    "ReLU": "relu",
+    "SiLU": "silu",
+    "Sigmoid": "sigmoid",
+}
+# What the modules call the rows that pooling makes, and the logits of a cross-encoder.
+_POOLED, _SCORES = "sentence_embedding", "scores"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,16 @@ class DenseConfig:
     out_features: int
     bias: bool
     activation: str | None
+    residual: bool = False
+    """The input is added, through a layer of its own where the widths differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNormConfig:
+    """LayerNorm on pooled rows."""
+
+    directory: Path
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +64,11 @@ class HeadConfig:
 
     pooling: tuple[PoolingMode, ...]
     include_prompt: bool = True
-    dense: tuple[DenseConfig, ...] = ()
+    dense: tuple[DenseConfig | LayerNormConfig, ...] = ()
+    """Layers behind pooling, in order."""
     normalize: bool = False
+    scores: bool = False
+    """The rows are logits of a cross-encoder, not vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +77,8 @@ class Modules:
 
     transformer: Path
     head: HeadConfig | None
+    logit_score: JsonObject | None = None
+    """Options of the module that scores by the logits of one or two tokens."""
 
 
 def read_modules(directory: Path) -> Modules | None:
@@ -69,40 +93,71 @@ def read_modules(directory: Path) -> Modules | None:
     entries = read_json(path, MODULES_FILE)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ModelLoadError(f"{MODULES_FILE}: an array of objects is expected")
-    transformer: Path | None = None
-    pooling: JsonObject | None = None
-    dense: list[DenseConfig] = []
-    normalize = False
+    reader = _ModulesReader(directory)
     for index, values in enumerate(entries):
-        entry = JsonObject(f"{MODULES_FILE}[{index}]", values)
+        reader.add(JsonObject(f"{MODULES_FILE}[{index}]", values))
+    return reader.finish()
+
+
+class _ModulesReader:
+    """Takes the modules in order; each has its place."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.transformer: Path | None = None
+        self.pooling: JsonObject | None = None
+        self.layers: list[DenseConfig | LayerNormConfig] = []
+        self.normalize = False
+        self.scores = False
+        self.logit_score: JsonObject | None = None
+
+    def add(self, entry: JsonObject) -> None:
         kind = entry.string("type")
         class_name = kind.rpartition(".")[2]
-        module_path = _inside(directory, entry.string("path", ""), entry.label)
+        path = _inside(self.directory, entry.string("path", ""), entry.label)
         if not kind.startswith("sentence_transformers."):
             raise ModelLoadError(
                 f"{entry.label}: module {kind!r} is code of its own, which is not run"
             )
-        if class_name == "Transformer" and transformer is None:
-            transformer = module_path
-        elif class_name == "Pooling" and pooling is None:
-            pooling = JsonObject.read(module_path / "config.json", directory)
-        elif class_name == "Dense" and pooling is not None and not normalize:
-            dense.append(_read_dense(module_path, directory))
-        elif class_name == "Normalize" and pooling is not None:
-            normalize = True
-        else:
+        finished = self.normalize or self.scores or self.logit_score is not None
+        pooled = self.pooling is not None and not finished
+        if class_name == "Transformer" and self.transformer is None:
+            self.transformer = path
+        elif class_name == "Pooling" and self.transformer is not None and self.pooling is None:
+            self.pooling = JsonObject.read(path / "config.json", self.directory)
+        elif class_name == "Dense" and pooled:
+            layer, self.scores = _read_dense(path, self.directory)
+            self.layers.append(layer)
+        elif class_name == "LayerNorm" and pooled:
+            config = JsonObject.read(path / "config.json", self.directory)
+            self.layers.append(LayerNormConfig(path, config.integer("dimension")))
+        elif class_name == "Normalize" and (pooled or self.normalize):
+            config = JsonObject.read_optional(path / "config.json", self.directory)
+            _check_name(config, "module_input_name", (_POOLED,))
+            _check_name(config, "module_output_name", (_POOLED,))
+            self.normalize = True
+        elif class_name == "LogitScore" and self.pooling is None and not finished:
+            self.logit_score = JsonObject.read(path / "config.json", self.directory)
+            _check_name(self.logit_score, "module_input_name", ("causal_logits",))
+        elif class_name != "Dropout" or self.transformer is None:
             raise ModelLoadError(
                 f"{entry.label}: module {kind!r} is not supported at this place; supported are "
-                "Transformer, then Pooling, Dense, Normalize"
+                "Transformer, then Pooling, Dense, LayerNorm, Normalize, or LogitScore"
             )
-    if transformer is None:
-        raise ModelLoadError(f"{MODULES_FILE} names no Transformer module")
-    if pooling is None:
-        return Modules(transformer, None)
-    head = HeadConfig(
-        _read_pooling(pooling), pooling.boolean("include_prompt", True), tuple(dense), normalize
-    )
-    return Modules(transformer, head)
+
+    def finish(self) -> Modules:
+        if self.transformer is None:
+            raise ModelLoadError(f"{MODULES_FILE} names no Transformer module")
+        if self.pooling is None:
+            return Modules(self.transformer, None, self.logit_score)
+        head = HeadConfig(
+            _read_pooling(self.pooling),
+            self.pooling.boolean("include_prompt", True),
+            tuple(self.layers),
+            self.normalize,
+            self.scores,
+        )
+        return Modules(self.transformer, head)
 
 
 def _inside(directory: Path, relative: str, label: str) -> Path:
@@ -131,7 +186,8 @@ def _read_pooling(config: JsonObject) -> tuple[PoolingMode, ...]:
     return tuple(flags) or ("mean",)
 
 
-def _read_dense(path: Path, root: Path) -> DenseConfig:
+def _read_dense(path: Path, root: Path) -> tuple[DenseConfig, bool]:
+    """The layer, and whether its rows are a cross-encoder's logits."""
     config = JsonObject.read(path / "config.json", root)
     activation = config.string("activation_function", "torch.nn.modules.activation.Tanh")
     name = activation.rpartition(".")[2]
@@ -140,12 +196,21 @@ def _read_dense(path: Path, root: Path) -> DenseConfig:
             f"{config.label}: activation_function {activation!r} is not supported; "
             f"supported are {', '.join(_DENSE_ACTIVATIONS)}"
         )
-    if config.boolean("use_residual", False):
-        raise ModelLoadError(f"{config.label}: use_residual true is not supported")
-    return DenseConfig(
+    _check_name(config, "module_input_name", (_POOLED,))
+    output = _check_name(config, "module_output_name", (_POOLED, _SCORES))
+    layer = DenseConfig(
         path,
         config.integer("in_features"),
         config.integer("out_features"),
         config.boolean("bias", True),
         _DENSE_ACTIVATIONS[name],
+        config.boolean("use_residual", False),
     )
+    return layer, output == _SCORES
+
+
+def _check_name(config: JsonObject, field: str, allowed: tuple[str, ...]) -> str:
+    name = config.string(field, allowed[0])
+    if name not in allowed:
+        raise config.wrong(field, " or ".join(allowed), name)
+    return name

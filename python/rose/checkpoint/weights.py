@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol, cast
@@ -22,6 +23,7 @@ _OLD_NAMES = {
     "LayerNorm.weight": "LayerNorm.gamma",
     "LayerNorm.bias": "LayerNorm.beta",
 }
+_ADAPTER = re.compile(r"(^|\.)(lora_[AB]|lora_embedding_[AB])(\.|$)")
 _NAMES_SHOWN = 5
 
 
@@ -58,6 +60,7 @@ class SafetensorsWeights:
                         f"{file_name}: tensor {name!r} is also in {self._file_of[name]}"
                     )
                 self._file_of[name] = file_name
+        self._refuse_adapters()
         self._taken: set[str] = set()
 
     def has(self, name: str) -> bool:
@@ -109,6 +112,14 @@ class SafetensorsWeights:
             raise ModelLoadError(
                 f"{self._where()}: {len(extra)} tensors do not belong to this architecture: "
                 f"{_shown(extra)}"
+            )
+
+    def _refuse_adapters(self) -> None:
+        adapters = sorted(name for name in self._file_of if _ADAPTER.search(name))
+        if adapters:
+            raise ModelLoadError(
+                f"{self._where()}: low-rank adapters are not merged into the weights: "
+                f"{_shown(adapters)}. Merge them once and save the whole model"
             )
 
     def _stored_name(self, name: str) -> str:

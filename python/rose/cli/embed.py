@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,17 +105,18 @@ def embed(
             ordered=True,
             timeout=timeout,
         )
-        for outcome in outcomes:
-            batch, request = waiting.pop(outcome.index)
-            result = _result(client, outcome, request, deadline)
-            for text, (row, error) in zip(batch, _rows(result), strict=True):
-                writer.write(text, row, error)
-                if error is not None:
-                    failed += 1
-                    if failed <= MAX_WARNINGS:
-                        bar.clear()
-                        warn(f"{file}: line {text.line}: not embedded: {error}")
-            bar.update(len(batch))
+        with closing(outcomes):
+            for outcome in outcomes:
+                batch, request = waiting.pop(outcome.index)
+                result = _result(client, outcome, request, deadline)
+                for text, (row, error) in zip(batch, _rows(result), strict=True):
+                    writer.write(text, row, error)
+                    if error is not None:
+                        failed += 1
+                        if failed <= MAX_WARNINGS:
+                            bar.clear()
+                            warn(f"{file}: line {text.line}: not embedded: {error}")
+                bar.update(len(batch))
     if failed:
         warn(f"{failed} of the texts of {file} not embedded")
     return EXIT_REFUSED if failed else 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -58,7 +59,7 @@ class StreamRun(Generic[Request, Result]):
         self._exhausted = False
         self._source_failure: BaseException | None = None
 
-    def outcomes(self) -> Iterator[StreamOutcome[Result]]:
+    def outcomes(self) -> Generator[StreamOutcome[Result], None, None]:
         """What became of each request.
 
         Raises:
@@ -77,11 +78,14 @@ class StreamRun(Generic[Request, Result]):
                     attempt = 0
                     yield outcome
             finally:
-                with self._condition:
-                    session.stopped = True
-                    self._condition.notify_all()
-                call.cancel()
-                reader.join()
+                # An iterator that outlived the program is closed by the dying interpreter. Its
+                # threads are gone by then, with the locks that they held.
+                if not sys.is_finalizing():
+                    with self._condition:
+                        session.stopped = True
+                        self._condition.notify_all()
+                    call.cancel()
+                    reader.join()
             if self._source_failure is not None:
                 raise self._source_failure
             with self._condition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -131,7 +131,7 @@ class Client:
         max_in_flight: int = 32,
         ordered: bool = False,
         timeout: float = DEFAULT_STREAM_TIMEOUT,
-    ) -> Iterator[StreamOutcome[ScoreResult]]:
+    ) -> Generator[StreamOutcome[ScoreResult], None, None]:
         """Many requests in flight on one stream; outcomes come as they finish.
 
         A request that fails is an outcome with an error. A stream that breaks as UNAVAILABLE
@@ -157,7 +157,7 @@ class Client:
         max_in_flight: int = 32,
         ordered: bool = False,
         timeout: float = DEFAULT_STREAM_TIMEOUT,
-    ) -> Iterator[StreamOutcome[EmbedResult]]:
+    ) -> Generator[StreamOutcome[EmbedResult], None, None]:
         """Many requests in flight on one stream; arguments and behaviour as `score_stream`."""
         window = StreamWindow[EmbedRequest, EmbedResult](
             max_in_flight,
@@ -168,7 +168,7 @@ class Client:
 
     def _stream(
         self, method: str, requests: Iterable[Any], window: StreamWindow[Any, Any], timeout: float
-    ) -> Iterator[StreamOutcome[Any]]:
+    ) -> Generator[StreamOutcome[Any], None, None]:
         def open_stream(messages: Iterator[Any], timeout: float) -> Any:  # noqa: ANN401
             return self._methods[method](messages, timeout=timeout, metadata=self._options.metadata)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -10,26 +11,56 @@ import torch
 
 from rose.attention.base import AttentionBackend
 from rose.config import BatchLayout
+from rose.engine.cpu_workers import CpuWorkers
 from rose.engine.input_slot import InputSlot
 from rose.forward_batch import ForwardBatch, Int32Array
 from rose.lazy_tensor import LazyTensor
 from rose.models.base import Model
 
 # Tokens of a piece: many enough to hide what each of torch's calls costs, few enough that the widest
-# activation (4 * hidden) stays in cache. 16,000 tokens of MiniLM took 1.62 / 1.57 / 1.76 / 1.80 s in
-# pieces of 2,048 / 4,096 / 8,192 / 16,384; 9,000 tokens 0.86 / 0.83 s in pieces of 1,024 / 4,096.
-PIECE_TOKENS = 4096
+# activation (4 * hidden) stays near. 40,000 tokens of MiniLM on two threads, in pieces of
+# 512 / 1,024 / 2,048 / 4,096 side by side: float32 4.12 / 3.96 / 3.99 / 4.04 s, bfloat16 2.36 / 2.17 /
+# 1.68 / 1.39 s; one after the other, with both threads in each piece of 4,096: 4.32 and 2.92 s.
+PIECE_TOKENS = 2048
+# Pieces as small as this still gain from running side by side: 4 texts of 64 tokens took 28.4 instead
+# of 34.2 ms in float32, 10.9 instead of 17.3 ms in bfloat16.
+SMALLEST_PIECE_TOKENS = 128
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Whole sequences of a step, neighbours in the order of length."""
+
+    batch: ForwardBatch
+    rows: torch.Tensor
+    """Their places in the step's result, int64 [num_sequences]."""
+    result: torch.Tensor | None = None
 
 
 class CpuRunner:
-    """Runs each step at once; the result is ready when `step` returns."""
+    """Runs each step at once; the result is ready when `step` returns.
+
+    Args:
+        model: What computes.
+        make_attention: Makes a back end for one thread.
+        piece_tokens: About how many tokens are computed together.
+        deterministic: Each sequence is a piece of its own on one thread, so that its row has the
+            same bits whatever else is in the step.
+    """
 
     def __init__(
-        self, model: Model, attention: AttentionBackend, piece_tokens: int = PIECE_TOKENS
+        self,
+        model: Model,
+        make_attention: Callable[[], AttentionBackend],
+        piece_tokens: int = PIECE_TOKENS,
+        *,
+        deterministic: bool = False,
     ) -> None:
         self.model = model
-        self.attention = attention
+        self.attention = make_attention()
         self.piece_tokens = piece_tokens
+        self.deterministic = deterministic
+        self.workers = CpuWorkers(make_attention, self._run_piece)
         backbone = model.backbone
         self.layout = BatchLayout(
             token_types=backbone.token_types, position_offset=backbone.position_offset
@@ -70,13 +101,19 @@ class CpuRunner:
     def step(self, batch: ForwardBatch) -> LazyTensor:
         """Rows [num_sequences, output_width]."""
         with torch.inference_mode():
+            if self.deterministic:
+                return LazyTensor(self._run_sorted(batch))
             if batch.num_sequences == 1 or batch.num_tokens == batch.num_sequences:
-                return LazyTensor(self._run(batch)[: batch.num_sequences])
+                return LazyTensor(self._run(batch, self.attention)[: batch.num_sequences])
             return LazyTensor(self._run_sorted(batch))
 
-    def _run(self, batch: ForwardBatch) -> torch.Tensor:
-        self.attention.plan(batch)
-        return self.model(batch, self.attention)
+    def _run(self, batch: ForwardBatch, attention: AttentionBackend) -> torch.Tensor:
+        attention.plan(batch)
+        return self.model(batch, attention)
+
+    def _run_piece(self, attention: AttentionBackend, piece: _Piece) -> None:
+        with torch.inference_mode():
+            piece.result = self._run(piece.batch, attention)
 
     def _run_sorted(self, batch: ForwardBatch) -> torch.Tensor:
         """Equal lengths become neighbours, so that attention takes them in one call."""
@@ -91,8 +128,8 @@ class CpuRunner:
         token_ids = batch.token_ids[index]
         positions = batch.positions[index]
         token_types = None if batch.token_type_ids is None else batch.token_type_ids[index]
-        output: torch.Tensor | None = None
-        for first, last in self._pieces(cu_seqlens):
+        pieces = []
+        for first, last in self._ranges(cu_seqlens):
             start, end = int(cu_seqlens[first]), int(cu_seqlens[last])
             piece_cu_seqlens = cu_seqlens[first : last + 1] - start
             piece = ForwardBatch(
@@ -105,16 +142,37 @@ class CpuRunner:
                 num_sequences=last - first,
                 max_seqlen=int(lengths[last - 1]),
             )
-            result = self._run(piece)
+            pieces.append(_Piece(piece, torch.from_numpy(order[first:last])))
+        if self.deterministic or self._fill_all_threads(pieces):
+            # The longest sequences first: what ends last should be small.
+            self.workers.run(pieces[::-1])
+        else:
+            for each in pieces:
+                self._run_piece(self.attention, each)
+        output: torch.Tensor | None = None
+        for each in pieces:
+            assert each.result is not None, "a piece that failed has raised"
             if output is None:
-                output = result.new_empty((batch.num_sequences, result.shape[1]))
-            output[torch.from_numpy(order[first:last])] = result
+                output = each.result.new_empty((batch.num_sequences, each.result.shape[1]))
+            output[each.rows] = each.result
         assert output is not None, "a batch has at least one sequence"
         return output
 
-    def _pieces(self, cu_seqlens: Int32Array) -> list[tuple[int, int]]:
+    def _fill_all_threads(self, pieces: list[_Piece]) -> bool:
+        """Whether the pieces keep every thread busy; one long sequence would hold one thread."""
+        total = sum(piece.batch.num_tokens for piece in pieces)
+        largest = max(piece.batch.num_tokens for piece in pieces)
+        threads = self.workers.count
+        return 1 < threads <= len(pieces) and largest * threads <= 1.25 * total
+
+    def _ranges(self, cu_seqlens: Int32Array) -> list[tuple[int, int]]:
         """Ranges of whole sequences of about `piece_tokens` tokens, at least one sequence each."""
-        num_pieces = max(1, round(int(cu_seqlens[-1]) / self.piece_tokens))
-        targets = np.arange(1, num_pieces) * (int(cu_seqlens[-1]) / num_pieces)
+        if self.deterministic:
+            return list(pairwise(range(len(cu_seqlens))))
+        total = int(cu_seqlens[-1])
+        num_pieces = round(total / self.piece_tokens)
+        # A few for each thread even out what attention costs the longer ones.
+        num_pieces = max(num_pieces, min(4 * self.workers.count, total // SMALLEST_PIECE_TOKENS), 1)
+        targets = np.arange(1, num_pieces) * (total / num_pieces)
         cuts = [0, *np.searchsorted(cu_seqlens, targets).tolist(), len(cu_seqlens) - 1]
         return [(a, b) for a, b in pairwise(cuts) if b > a]

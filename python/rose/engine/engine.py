@@ -62,6 +62,7 @@ class Engine:
     def __init__(self, model: Model, info: ModelInfo, config: EngineConfig) -> None:
         self.model = model
         self.config = config
+        self.directory: Path | None = None
         self.runner = _make_runner(model, info, config)
         self.info = replace(info, layout=self.runner.layout)
         capacity = slot_capacity(
@@ -87,8 +88,9 @@ class Engine:
         started = time.perf_counter()
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
-        loaded, info = load_model(model, config)
+        loaded, info, directory = load_model(model, config)
         engine = cls(loaded, info, config)
+        engine.directory = directory
         logger.info(
             "loaded %s (%s, %s on %s) in %.2f s",
             info.name,
@@ -110,8 +112,12 @@ class Engine:
 def _make_runner(model: Model, info: ModelInfo, config: EngineConfig) -> Runner:
     device, dtype = torch.device(info.device), getattr(torch, info.dtype)
     if device.type == "cpu":
-        attention = make_attention(config.attention, model.backbone.attention_shape, dtype, device)
-        return CpuRunner(model, attention)
+        shape = model.backbone.attention_shape
+        return CpuRunner(
+            model,
+            lambda: make_attention(config.attention, shape, dtype, device),
+            deterministic=config.deterministic,
+        )
     # Imported here: CPU use must not load triton.
     from rose.engine.cuda_runner import CudaRunner
 

@@ -9,18 +9,28 @@ from pathlib import Path
 import torch
 
 import rose
+from rose.checkpoint.answers import AnswerTokens, find_answer_tokens
 from rose.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from rose.checkpoint.fingerprint import fingerprint
-from rose.checkpoint.head import DenseConfig, HeadConfig
+from rose.checkpoint.head import DenseConfig, HeadConfig, LayerNormConfig
 from rose.checkpoint.location import find_model
+from rose.checkpoint.templates import find_templates
 from rose.checkpoint.weights import SafetensorsWeights, weight_files
-from rose.config import Activation, BatchLayout, EngineConfig, ModelInfo, Task
+from rose.config import Activation, BatchLayout, EngineConfig, ModelInfo, Task, TaskChoice
 from rose.errors import ConfigError, ModelLoadError
-from rose.layers.linear import Linear, load_linear
+from rose.layers.linear import load_linear
+from rose.layers.norm import LayerNorm
+from rose.layers.pooled import PooledLayerNorm, ResidualDense
 from rose.layers.pooling import Pooling
 from rose.models.base import Model
-from rose.models.embedding import EmbeddingModel
-from rose.models.registry import find_backbone, find_classifier, is_classifier
+from rose.models.causal_reranker import CausalReranker
+from rose.models.embedding import EmbeddingModel, PooledLayer
+from rose.models.registry import (
+    find_backbone,
+    find_classifier,
+    find_decoder,
+    is_classifier,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +44,8 @@ _POSITIVE_LABELS = {"yes", "true", "positive", "relevant", "entailment", "1"}
 _PLAIN_HEAD = HeadConfig(pooling=("mean",))
 
 
-def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInfo]:
-    """Reads a model; its layout is that of an engine without padding.
+def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInfo, Path]:
+    """Reads a model and says in which directory it is; its layout is that of an engine without padding.
 
     Raises:
         ModelLoadError: there is no such model or its files cannot be used.
@@ -43,24 +53,38 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     """
     directory, name = find_model(model, config.revision)
     checkpoint = read_checkpoint(directory)
+    if checkpoint.cuts_left:
+        logger.warning(
+            "tokenizer_config.json: truncation_side is left; texts that are too long are cut on the "
+            "right unless the request asks for the left"
+        )
     device = find_device(config.device)
     dtype = find_dtype(config.dtype, device)
     weights = SafetensorsWeights(checkpoint.transformer, dtype, device)
     head: HeadConfig | None = None
     loaded: Model
-    if checkpoint.head is not None or not is_classifier(checkpoint.architecture):
+    answers = find_answer_tokens(checkpoint, name, config.task)
+    labels: tuple[str, ...] = () if answers is None else ("yes",)
+    if answers is not None:
+        loaded, unused = _load_reranker(checkpoint, config, weights, answers)
+    elif _is_embedding(checkpoint, config.task):
         head = _head(checkpoint, config)
         loaded, unused = _load_embedding(checkpoint, head, weights)
+        if head.scores:
+            labels = tuple(f"LABEL_{index}" for index in range(loaded.output_width))
     else:
         loaded, unused = _load_classifier(checkpoint, config, weights)
+        labels = checkpoint.labels
     weights.check_all_taken(unused)
     backbone = loaded.backbone
     max_length = _max_sequence_tokens(checkpoint, config, backbone.max_positions)
     files = list(weights.files)
     for dense in head.dense if head else ():
         files += weight_files(dense.directory)
-    task: Task = "embed" if head else "score" if loaded.output_width == 1 else "classify"
-    pooling = "+".join(head.pooling) if head else "cls"
+    embeds = head is not None and not head.scores
+    task: Task = "embed" if embeds else "score" if loaded.output_width == 1 else "classify"
+    pooling = "+".join(head.pooling) if head else "cls" if answers is None else "last_token"
+    templates = find_templates(config, task, name, checkpoint.prompts, checkpoint.pair_templates)
     info = ModelInfo(
         name=config.served_name or name,
         architecture=checkpoint.architecture,
@@ -72,11 +96,12 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
         normalized=bool(head and head.normalize),
         similarity=checkpoint.similarity or "cosine",
         activation=_activation(checkpoint, task),
-        labels=() if head else checkpoint.labels,
-        positive_label=_positive_label(checkpoint.labels) if task == "classify" else 0,
-        matryoshka_dimensions=checkpoint.matryoshka_dimensions if head else (),
+        labels=labels,
+        positive_label=_positive_label(labels) if task == "classify" else 0,
+        matryoshka_dimensions=checkpoint.matryoshka_dimensions if embeds else (),
         prompts=checkpoint.prompts,
         default_prompt_name=checkpoint.default_prompt_name,
+        templates=templates,
         lower_case=checkpoint.lower_case,
         dtype=str(dtype).removeprefix("torch."),
         device=str(device),
@@ -88,6 +113,8 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
             head.normalize if head else None,
             max_length,
             checkpoint.prompts,
+            templates,
+            answers,
             checkpoint.lower_case,
             str(dtype),
             rose.__version__,
@@ -97,7 +124,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
             token_types=backbone.token_types, position_offset=backbone.position_offset
         ),
     )
-    return loaded, info
+    return loaded, info, directory
 
 
 def find_device(name: str) -> torch.device:
@@ -152,48 +179,87 @@ def _load_embedding(
     backbone_class = find_backbone(checkpoint.architecture)
     backbone = backbone_class(checkpoint.config, weights)
     width = backbone.hidden_size * len(head.pooling)
-    layers = []
-    for dense in head.dense:
-        if dense.in_features != width:
+    layers: list[PooledLayer] = []
+    for layer in head.dense:
+        found = layer.width if isinstance(layer, LayerNormConfig) else layer.in_features
+        if found != width:
             raise ModelLoadError(
-                f"{dense.directory.name}/config.json: in_features is {dense.in_features}, "
-                f"the rows before it have {width}"
+                f"{layer.directory.name}/config.json: the layer reads rows of {found}, "
+                f"those before it have {width}"
             )
-        layers.append(_load_dense(dense, weights.device))
-        width = dense.out_features
+        layers.append(_load_pooled_layer(layer, weights.device))
+        width = layers[-1].out_features
     model = EmbeddingModel(
         backbone, Pooling(head.pooling), tuple(layers), normalized=head.normalize
     )
     return model, backbone_class.unused_weights
 
 
-def _load_dense(config: DenseConfig, device: torch.device) -> Linear:
+def _load_pooled_layer(config: DenseConfig | LayerNormConfig, device: torch.device) -> PooledLayer:
     # Pooled rows are float32, and these layers are small.
     weights = SafetensorsWeights(config.directory, torch.float32, device)
-    layer = load_linear(
-        weights,
-        "linear",
-        config.in_features,
-        config.out_features,
-        bias=config.bias,
-        activation=config.activation,
-    )
+    layer: PooledLayer
+    if isinstance(config, LayerNormConfig):
+        # torch's own epsilon: the configuration has none.
+        layer = PooledLayerNorm(LayerNorm.load(weights, "norm", config.width, 1e-5))
+    else:
+        layer = load_linear(
+            weights,
+            "linear",
+            config.in_features,
+            config.out_features,
+            bias=config.bias,
+            activation=config.activation,
+        )
+        if config.residual:
+            residual = None
+            if config.in_features != config.out_features:
+                sizes = config.in_features, config.out_features
+                residual = load_linear(weights, "residual", *sizes, bias=False)
+            layer = ResidualDense(layer, residual)
     weights.check_all_taken(())
     return layer
+
+
+def _is_embedding(checkpoint: Checkpoint, task: TaskChoice) -> bool:
+    classifies = is_classifier(checkpoint.architecture)
+    if checkpoint.head is not None and checkpoint.head.scores:
+        return True  # the last of its modules gives the scores
+    if task == "score" and not classifies:
+        raise ConfigError(
+            f"task score needs a classification head, or a language model without "
+            f"sentence-transformers modules; this is {checkpoint.architecture}"
+        )
+    if task == "auto":
+        return checkpoint.head is not None or not classifies
+    return task == "embed"
+
+
+def _load_reranker(
+    checkpoint: Checkpoint, config: EngineConfig, weights: SafetensorsWeights, answers: AnswerTokens
+) -> tuple[Model, tuple[str, ...]]:
+    _refuse_embedding_options(checkpoint, config)
+    decoder_class = find_decoder(checkpoint.architecture)
+    model = CausalReranker(decoder_class, checkpoint.config, weights, answers.yes, answers.no)
+    return model, decoder_class.unused_weights
 
 
 def _load_classifier(
     checkpoint: Checkpoint, config: EngineConfig, weights: SafetensorsWeights
 ) -> tuple[Model, tuple[str, ...]]:
+    _refuse_embedding_options(checkpoint, config)
+    classifier_class = find_classifier(checkpoint.architecture)
+    model: Model = classifier_class(checkpoint.config, weights, len(checkpoint.labels))
+    return model, classifier_class.unused_weights
+
+
+def _refuse_embedding_options(checkpoint: Checkpoint, config: EngineConfig) -> None:
     for option in ("pooling", "normalize"):
         if getattr(config, option) is not None:
             raise ConfigError(
                 f"{option} is an option of embedding models; "
-                f"{checkpoint.architecture} is a classifier"
+                f"{checkpoint.architecture} is served as a cross-encoder"
             )
-    classifier_class = find_classifier(checkpoint.architecture)
-    model: Model = classifier_class(checkpoint.config, weights, len(checkpoint.labels))
-    return model, classifier_class.unused_weights
 
 
 def _max_sequence_tokens(checkpoint: Checkpoint, config: EngineConfig, max_positions: int) -> int:

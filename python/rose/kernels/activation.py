@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 
 from rose.kernels.launch import launch, uses_triton
 
+GateActivation = Literal["silu", "gelu", "gelu_tanh"]
 
-def silu_mul(gate_up: torch.Tensor) -> torch.Tensor:
-    """silu(gate) · up, [tokens, width], of [tokens, 2 · width] that holds gate and up in turn."""
+_GATES: dict[GateActivation, Callable[[torch.Tensor], torch.Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+}
+
+
+def gated_mul(gate_up: torch.Tensor, activation: GateActivation) -> torch.Tensor:
+    """activation(gate) · up, [tokens, width], of [tokens, 2 · width] that holds both in turn."""
     tokens, width = gate_up.shape[0], gate_up.shape[1] // 2
     if uses_triton(gate_up):
-        from rose.kernels.triton_kernels.activation import silu_mul_kernel
+        from rose.kernels.triton_kernels.activation import gated_mul_kernel
 
         out = torch.empty(tokens, width, dtype=gate_up.dtype, device=gate_up.device)
         launch(
-            silu_mul_kernel,
+            gated_mul_kernel,
             (tokens, -(-width // 1024)),
             gate_up,
             out,
             width=width,
             block=1024,
+            activation=activation,
+            float32=gate_up.dtype == torch.float32,
             num_warps=4,
         )
         return out
     gate, up = gate_up.float().view(tokens, width, 2).unbind(2)
-    return (F.silu(gate) * up).to(gate_up.dtype)
+    return (_GATES[activation](gate) * up).to(gate_up.dtype)
 
 
 def bias_gelu_(x: torch.Tensor, bias: torch.Tensor, *, tanh: bool = False) -> torch.Tensor:

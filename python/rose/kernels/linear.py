@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 
-from rose.kernels.activation import bias_gelu_, silu_mul
+from rose.kernels.activation import GateActivation, bias_gelu_, gated_mul
 from rose.kernels.launch import launch
 
 FusedActivation = Literal["gelu", "gelu_tanh", "silu_mul"]
@@ -47,18 +47,28 @@ def linear_gelu(
     return out
 
 
-def linear_silu_mul(x: torch.Tensor, gate_up: torch.Tensor) -> torch.Tensor:
-    """silu(x gateᵀ) · (x upᵀ), [tokens, width]; `gate_up` is `interleave(gate, up)`."""
-    tiling = choose_tiling(x, gate_up, "silu_mul")
+def linear_gated(
+    x: torch.Tensor,
+    gate_up: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: GateActivation,
+) -> torch.Tensor:
+    """activation(x gateᵀ) · (x upᵀ), [tokens, width]; `gate_up` is `interleave(gate, up)`.
+
+    `bias` is None or [2 · width], interleaved too.
+    """
+    tiling = None
+    if activation == "silu" and bias is None:
+        tiling = choose_tiling(x, gate_up, "silu_mul")
     if tiling is None:
-        return silu_mul(F.linear(x, gate_up))
+        return gated_mul(F.linear(x, gate_up, bias), activation)
     out = torch.empty(x.shape[0], gate_up.shape[0] // 2, dtype=x.dtype, device=x.device)
     run_fused_linear(x, gate_up, gate_up, out, "silu_mul", tiling)
     return out
 
 
 def interleave(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """Rows of two weights [width, in_features] in turn, [2 · width, in_features]."""
+    """Rows of two weights [width, in_features] (or biases [width]) in turn."""
     return torch.stack((gate, up), dim=1).flatten(0, 1)
 
 

@@ -99,6 +99,43 @@ def add_rms_norm(
     return out.copy_(rms_norm(total, weight.float(), eps))
 
 
+def add_normed_rms_norm(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    x_weight: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float,
+    bad_rows: torch.Tensor | None,
+) -> torch.Tensor:
+    """Adds RMSNorm(x) to `residual` in place and returns RMSNorm(residual), both [tokens, width].
+
+    Gemma's layers norm what they add. Without `bad_rows` a NaN stays where it is.
+    """
+    tokens, width = residual.shape
+    if uses_triton(residual):
+        from rose.kernels.triton_kernels.norm import add_normed_rms_norm_kernel
+
+        out = torch.empty_like(residual)
+        block = row_block(width)
+        launch(
+            add_normed_rms_norm_kernel,
+            (tokens,),
+            x,
+            residual,
+            x_weight,
+            weight,
+            out,
+            residual if bad_rows is None else bad_rows,
+            eps,
+            width=width,
+            block=block,
+            contain=bad_rows is not None,
+            num_warps=warps_for(block),
+        )
+        return out
+    return add_rms_norm(rms_norm(x, x_weight, eps), residual, weight, eps, bad_rows)
+
+
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """x / sqrt(mean(x²) + eps) · weight over the last dimension, in x's dtype."""
     return F.rms_norm(x.float(), (x.shape[-1],), weight.float(), eps).to(x.dtype)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from rose.attention.base import AttentionShape
-from rose.kernels.launch import launch, uses_triton
+from rose.kernels.launch import launch, row_block, uses_triton
 from rose.kernels.norm import rms_norm
 
 
@@ -23,11 +23,28 @@ class RopeTable:
         cls, num_positions: int, head_dim: int, theta: float, device: torch.device
     ) -> RopeTable:
         """Frequencies theta^(-2i / head_dim), as in the RoFormer paper."""
-        # float64 keeps the angles of late positions exact to float32.
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
-        positions = torch.arange(num_positions, dtype=torch.float64)
-        angles = positions[:, None] * (theta**-exponents)[None, :]
-        return cls(angles.cos().float().to(device), angles.sin().float().to(device))
+        return cls.from_frequencies(num_positions, rope_frequencies(head_dim, theta), device)
+
+    @classmethod
+    def from_frequencies(
+        cls,
+        num_positions: int,
+        frequencies: torch.Tensor,
+        device: torch.device,
+        attention_factor: float = 1.0,
+    ) -> RopeTable:
+        """A table of [head_dim / 2] frequencies; the factor scales query and key."""
+        # float32, as models were trained: it moves late positions by more than later sums round.
+        positions = torch.arange(num_positions, dtype=torch.float32)
+        angles = positions[:, None] * frequencies.float()[None, :]
+        cos, sin = angles.cos() * attention_factor, angles.sin() * attention_factor
+        return cls(cos.to(device), sin.to(device))
+
+
+def rope_frequencies(head_dim: int, theta: float) -> torch.Tensor:
+    """theta^(-2i / head_dim), [head_dim / 2] float32."""
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+    return 1.0 / theta**exponents
 
 
 def qk_norm_rope_(
@@ -71,6 +88,7 @@ def qk_norm_rope_(
             num_heads=shape.num_heads,
             num_qk_heads=num_qk_heads,
             half=half,
+            half_block=row_block(half),
             head_block=head_block,
             has_norm=q_weight is not None,
             num_warps=4 if half >= 64 else 2,

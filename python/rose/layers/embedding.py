@@ -11,7 +11,7 @@ from rose.models.base import WeightSource
 
 
 class BertEmbeddings:
-    """LayerNorm(word + position + token type)."""
+    """LayerNorm(word + position + token type); a model without types has 0 of them."""
 
     def __init__(
         self,
@@ -29,10 +29,12 @@ class BertEmbeddings:
 
         self.words = table("word_embeddings", vocab_size)
         positions = table("position_embeddings", num_positions)
-        token_types = table("token_type_embeddings", num_token_types)
-        # Both tables are tiny, so their sums are kept: [token types * positions, hidden].
-        sums = token_types.float()[:, None, :] + positions.float()[None, :, :]
-        self.offsets = sums.flatten(0, 1).to(weights.dtype)
+        self.offsets = positions
+        if num_token_types:
+            token_types = table("token_type_embeddings", num_token_types)
+            # Both tables are tiny, so their sums are kept: [token types * positions, hidden].
+            sums = token_types.float()[:, None, :] + positions.float()[None, :, :]
+            self.offsets = sums.flatten(0, 1).to(weights.dtype)
         self.num_positions = num_positions
         self.norm = LayerNorm.load(weights, f"{prefix}LayerNorm", hidden_size, eps)
 

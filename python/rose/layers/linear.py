@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from rose.errors import ModelLoadError
+from rose.kernels.launch import uses_triton
 from rose.models.base import WeightSource
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -15,6 +16,7 @@ _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
     "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "relu": F.relu,
+    "sigmoid": torch.sigmoid,
     "silu": F.silu,
     "tanh": torch.tanh,
 }
@@ -26,6 +28,7 @@ _ONEDNN_POST_OPS = {
     "gelu_new": ("gelu", "tanh"),
     "gelu_pytorch_tanh": ("gelu", "tanh"),
     "relu": ("relu", ""),
+    "sigmoid": ("sigmoid", ""),
     "silu": ("swish", ""),
     "tanh": ("tanh", ""),
 }
@@ -57,6 +60,14 @@ class Linear:
         if self.activation is not None:
             y = _ACTIVATIONS[self.activation](y)
         return y if residual is None else y + residual
+
+    def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """residual + x Wᵀ + b of a layer without activation; may write into `residual`."""
+        if not uses_triton(residual):
+            return self(x, residual)
+        # The GEMM adds by itself: the residual is read while it computes.
+        residual.addmm_(x, self.weight.t())
+        return residual if self.bias is None else residual.add_(self.bias)
 
 
 class PackedLinear(Linear):
@@ -105,10 +116,12 @@ def load_linear(
     *,
     bias: bool = True,
     activation: str | None = None,
+    packed: bool = True,
 ) -> Linear:
     """The layer stored as `NAME.weight` (and `NAME.bias`), in the form that is fast on its device.
 
-    Several names, of `out_features` each, become one layer with their outputs side by side.
+    Several names, of `out_features` each, become one layer with their outputs side by side. `packed`
+    allows a second copy of the weight on CPU, which pays where the model is small.
 
     Raises:
         ModelLoadError: a tensor is missing or has another shape, or the activation is unknown.
@@ -116,12 +129,28 @@ def load_linear(
     names = [names] if isinstance(names, str) else names
     parts = [weights.take(f"{name}.weight", out_features, in_features) for name in names]
     biases = [weights.take(f"{name}.bias", out_features) for name in names] if bias else []
-    layer_class = PackedLinear if _packs(weights.device, weights.dtype) else Linear
-    return layer_class(
+    return make_linear(
         parts[0] if len(parts) == 1 else torch.cat(parts),
         None if not biases else biases[0] if len(biases) == 1 else torch.cat(biases),
         activation,
+        packed=packed,
     )
+
+
+def make_linear(
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str | None = None,
+    *,
+    packed: bool = True,
+) -> Linear:
+    """The layer of a weight [out_features, in_features], in the form that is fast on its device.
+
+    Raises:
+        ModelLoadError: the activation is unknown.
+    """
+    packs = packed and _packs(weight.device, weight.dtype)
+    return (PackedLinear if packs else Linear)(weight, bias, activation)
 
 
 def _packs(device: torch.device, dtype: torch.dtype) -> bool:

@@ -50,15 +50,24 @@ def _linear_add(
     return torch.ops.mkldnn._linear_pointwise(x, residual, packed, bias, "add")  # type: ignore[no-any-return]
 
 
-def _attend(qkv: Tensor, runs: list[tuple[int, int, int]], num_heads: int, scale: float) -> Tensor:
+def _attend(
+    qkv: Tensor,
+    runs: list[tuple[int, int, int]],
+    biases: list[Tensor],
+    num_heads: int,
+    scale: float,
+) -> Tensor:
     """[tokens, 3 * hidden] to [tokens, hidden]; runs are (first row, sequences, tokens of each)."""
     hidden = qkv.size(1) // 3
     head_dim = hidden // num_heads
     parts: list[Tensor] = []
-    for start, count, seqlen in runs:
+    for index, (start, count, seqlen) in enumerate(runs):
+        bias: Tensor | None = None
+        if len(biases) > 0:
+            bias = biases[index]
         rows = qkv.narrow(0, start, count * seqlen).view(count, seqlen, 3, num_heads, head_dim)
         q, k, v = rows.permute(2, 0, 3, 1, 4).unbind(0)
-        context = F.scaled_dot_product_attention(q, k, v, scale=scale)
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
         parts.append(context.transpose(1, 2).reshape(count * seqlen, hidden))
     if len(parts) == 1:
         return parts[0]
@@ -71,6 +80,7 @@ def encode(
     tables: list[Tensor],
     layers: list[list[Tensor]],
     runs: list[tuple[int, int, int]],
+    biases: list[Tensor],
     rows: Tensor | None,
     num_heads: int,
     scale: float,
@@ -86,6 +96,7 @@ def encode(
         tables: words, offsets, and weight and bias of the norm after them.
         layers: tensors of each layer, as `_tensors` lists them.
         runs: neighbouring sequences of equal length: first row, number, tokens of each.
+        biases: what is added to the logits of each run, [1, heads, tokens, tokens], or nothing.
         rows: rows of the result that are wanted; None = all.
         num_heads: heads of attention.
         scale: factor of the attention logits.
@@ -98,7 +109,8 @@ def encode(
     width = [x.size(1)]
     x = F.layer_norm(x, width, norm_weight, norm_bias, eps)
     for index, w in enumerate(layers):
-        context = _attend(_linear(x, w[0], w[1], w[2], plain_rows), runs, num_heads, scale)
+        qkv = _linear(x, w[0], w[1], w[2], plain_rows)
+        context = _attend(qkv, runs, biases, num_heads, scale)
         if rows is not None and index == len(layers) - 1:
             # Behind the last attention only these rows matter.
             context = context.index_select(0, rows)
@@ -152,6 +164,7 @@ class PackedEncoder:
             self._tables,
             self._layers,
             attention.runs,
+            attention.biases,
             None if rows is None else _row_index(batch, rows),
             *self._options,
         )

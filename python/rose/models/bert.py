@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
-from rose.attention.base import AttentionBackend, AttentionShape
+from rose.attention.base import AttentionBackend, AttentionShape, PositionBias
 from rose.checkpoint.json_object import JsonObject
 from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
@@ -95,7 +97,12 @@ class BertModel:
 
     base_prefix = "bert."
     # Heads of other tasks, and buffers that old versions of transformers saved.
-    unused_weights = ("pooler.*", "cls.*", "classifier.*", "*.position_ids")
+    unused_weights: ClassVar[tuple[str, ...]] = (
+        "pooler.*",
+        "cls.*",
+        "classifier.*",
+        "*.position_ids",
+    )
     token_types = True
     position_offset = 0
 
@@ -112,16 +119,25 @@ class BertModel:
                 f"num_attention_heads {num_heads}"
             )
         head_dim = self.hidden_size // num_heads
-        self.attention_shape = AttentionShape(num_heads, num_heads, head_dim, head_dim**-0.5)
         eps = config.number("layer_norm_eps", 1e-12)
         embeddings = f"{self.base_prefix}embeddings.word_embeddings.weight"
         prefix = self.base_prefix if weights.has(embeddings) else ""
+        self.attention_shape = AttentionShape(
+            num_heads,
+            num_heads,
+            head_dim,
+            head_dim**-0.5,
+            bias=self.position_bias(config, weights, prefix),
+        )
+        num_token_types = config.integer("type_vocab_size", 2, minimum=0)
+        # With one type every token gets its row, whatever its segment.
+        self.token_types = self.token_types and num_token_types > 1
         self.embeddings = BertEmbeddings(
             weights,
             f"{prefix}embeddings.",
             vocab_size=self.vocab_size,
             num_positions=num_positions,
-            num_token_types=config.integer("type_vocab_size", 2),
+            num_token_types=num_token_types,
             hidden_size=self.hidden_size,
             eps=eps,
         )
@@ -142,6 +158,12 @@ class BertModel:
         elif PackedEncoder.fits(self):
             self.fused = PackedEncoder(self)
 
+    def position_bias(
+        self, config: JsonObject, weights: WeightSource, prefix: str
+    ) -> PositionBias | None:
+        """What is added to attention logits by distance, in families that have it."""
+        return None
+
     def __call__(
         self, batch: ForwardBatch, attention: AttentionBackend, rows: RowChoice | None = None
     ) -> torch.Tensor:
@@ -157,7 +179,7 @@ class BertModel:
 class BertForSequenceClassification:
     """Pooler over the first token, then one logit for each label; a `Model`."""
 
-    unused_weights = ("cls.*", "*.position_ids")
+    unused_weights: ClassVar[tuple[str, ...]] = ("cls.*", "*.position_ids")
 
     def __init__(self, config: JsonObject, weights: WeightSource, num_labels: int) -> None:
         self.backbone = BertModel(config, weights)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 
 from rose.attention.base import AttentionBackend
 from rose.forward_batch import ForwardBatch
 from rose.kernels.pooling import normalize_rows
-from rose.layers.linear import Linear
 from rose.layers.pooling import Pooling
 from rose.models.base import Backbone
+
+
+class PooledLayer(Protocol):
+    """A layer on pooled rows."""
+
+    out_features: int
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """[sequences, in_features] to [sequences, out_features], float32."""
 
 
 class EmbeddingModel:
@@ -19,7 +29,7 @@ class EmbeddingModel:
         self,
         backbone: Backbone,
         pooling: Pooling,
-        dense: tuple[Linear, ...] = (),
+        dense: tuple[PooledLayer, ...] = (),
         *,
         normalized: bool = True,
     ) -> None:

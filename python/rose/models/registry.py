@@ -8,6 +8,7 @@ from typing import Protocol, cast
 from rose.checkpoint.json_object import JsonObject
 from rose.errors import ModelLoadError
 from rose.models.base import Backbone, Model, WeightSource
+from rose.models.decoder import DecoderClass
 
 # Class name in `architectures` → module and class, imported when asked for. A backbone is a
 # `Backbone`, made from (config, weights); checkpoints of other tasks serve as one as well, their
@@ -25,10 +26,49 @@ BACKBONES = {
     "RobertaForSequenceClassification": "rose.models.xlm_roberta:XLMRobertaModel",
     "CamembertModel": "rose.models.xlm_roberta:XLMRobertaModel",
     "CamembertForMaskedLM": "rose.models.xlm_roberta:XLMRobertaModel",
+    "CamembertForSequenceClassification": "rose.models.xlm_roberta:XLMRobertaModel",
+    "DistilBertModel": "rose.models.distilbert:DistilBertModel",
+    "DistilBertForMaskedLM": "rose.models.distilbert:DistilBertModel",
+    "DistilBertForSequenceClassification": "rose.models.distilbert:DistilBertModel",
+    "MPNetModel": "rose.models.mpnet:MPNetModel",
+    "MPNetForMaskedLM": "rose.models.mpnet:MPNetModel",
+    "MPNetForSequenceClassification": "rose.models.mpnet:MPNetModel",
+    "ModernBertModel": "rose.models.modernbert:ModernBertModel",
+    "ModernBertForMaskedLM": "rose.models.modernbert:ModernBertModel",
+    "ModernBertForSequenceClassification": "rose.models.modernbert:ModernBertModel",
+    "NomicBertModel": "rose.models.nomic_bert:NomicBertModel",
+    "NomicBertForMaskedLM": "rose.models.nomic_bert:NomicBertModel",
+    "NomicBertForPreTraining": "rose.models.nomic_bert:NomicBertModel",
+    "NomicBertForSequenceClassification": "rose.models.nomic_bert:NomicBertModel",
+    "GteModel": "rose.models.gte:GteModel",
+    "GteForMaskedLM": "rose.models.gte:GteModel",
+    "GteForSequenceClassification": "rose.models.gte:GteModel",
+    "NewModel": "rose.models.gte:GteModel",
+    "NewForMaskedLM": "rose.models.gte:GteModel",
+    "NewForSequenceClassification": "rose.models.gte:GteModel",
+    "JinaBertModel": "rose.models.jina_bert:JinaBertModel",
+    "JinaBertForMaskedLM": "rose.models.jina_bert:JinaBertModel",
+    "JinaBertForSequenceClassification": "rose.models.jina_bert:JinaBertModel",
+    "JinaEmbeddingsV3Model": "rose.models.jina_embeddings_v3:JinaEmbeddingsV3Model",
+    "JinaEmbeddingsV3ForMaskedLM": "rose.models.jina_embeddings_v3:JinaEmbeddingsV3Model",
+    "LlamaModel": "rose.models.llama:LlamaModel",
+    "LlamaForCausalLM": "rose.models.llama:LlamaModel",
+    "LlamaForSequenceClassification": "rose.models.llama:LlamaModel",
+    "LlamaBidirectionalModel": "rose.models.llama:BidirectionalLlamaModel",
+    "LlamaBidirectionalForSequenceClassification": "rose.models.llama:BidirectionalLlamaModel",
+    "MistralModel": "rose.models.mistral:MistralModel",
+    "MistralForCausalLM": "rose.models.mistral:MistralModel",
+    "MistralForSequenceClassification": "rose.models.mistral:MistralModel",
+    "Qwen2Model": "rose.models.qwen2:Qwen2Model",
+    "Qwen2ForCausalLM": "rose.models.qwen2:Qwen2Model",
+    "Qwen2ForSequenceClassification": "rose.models.qwen2:Qwen2Model",
     "Qwen3Model": "rose.models.qwen3:Qwen3Model",
     "Qwen3ForCausalLM": "rose.models.qwen3:Qwen3Model",
     "Qwen3ForSequenceClassification": "rose.models.qwen3:Qwen3Model",
     "PPLXQwen3Model": "rose.models.qwen3:BidirectionalQwen3Model",
+    "Gemma3TextModel": "rose.models.gemma3:Gemma3Model",
+    "Gemma3ForCausalLM": "rose.models.gemma3:Gemma3Model",
+    "Gemma3TextForSequenceClassification": "rose.models.gemma3:Gemma3Model",
 }
 CLASSIFIERS = {
     "BertForSequenceClassification": "rose.models.bert:BertForSequenceClassification",
@@ -38,8 +78,33 @@ CLASSIFIERS = {
     "RobertaForSequenceClassification": (
         "rose.models.xlm_roberta:XLMRobertaForSequenceClassification"
     ),
-    "Qwen3ForSequenceClassification": "rose.models.qwen3_reranker:Qwen3ForSequenceClassification",
+    "CamembertForSequenceClassification": (
+        "rose.models.xlm_roberta:XLMRobertaForSequenceClassification"
+    ),
+    "DistilBertForSequenceClassification": (
+        "rose.models.distilbert:DistilBertForSequenceClassification"
+    ),
+    "MPNetForSequenceClassification": "rose.models.mpnet:MPNetForSequenceClassification",
+    "ModernBertForSequenceClassification": (
+        "rose.models.modernbert:ModernBertForSequenceClassification"
+    ),
+    "NomicBertForSequenceClassification": (
+        "rose.models.nomic_bert:NomicBertForSequenceClassification"
+    ),
+    "GteForSequenceClassification": "rose.models.gte:GteForSequenceClassification",
+    "NewForSequenceClassification": "rose.models.gte:GteForSequenceClassification",
+    "JinaBertForSequenceClassification": "rose.models.jina_bert:JinaBertForSequenceClassification",
+    "LlamaForSequenceClassification": "rose.models.llama:LlamaForSequenceClassification",
+    "LlamaBidirectionalForSequenceClassification": (
+        "rose.models.llama:BidirectionalLlamaForSequenceClassification"
+    ),
+    "MistralForSequenceClassification": "rose.models.mistral:MistralForSequenceClassification",
+    "Qwen2ForSequenceClassification": "rose.models.qwen2:Qwen2ForSequenceClassification",
+    "Qwen3ForSequenceClassification": "rose.models.qwen3:Qwen3ForSequenceClassification",
+    "Gemma3TextForSequenceClassification": "rose.models.gemma3:Gemma3ForSequenceClassification",
 }
+# Backbones that are language models, and so can be asked for the logits of a word.
+_DECODER_MODULES = ("llama", "mistral", "qwen2", "qwen3", "gemma3")
 
 
 class BackboneClass(Protocol):
@@ -82,6 +147,18 @@ def find_classifier(architecture: str) -> ClassifierClass:
         ModelLoadError: the architecture is not supported; the message lists those that are.
     """
     return cast("ClassifierClass", _import(CLASSIFIERS, architecture))
+
+
+def find_decoder(architecture: str) -> DecoderClass:
+    """The class of a language model, for rerankers that answer with a word.
+
+    Raises:
+        ModelLoadError: the architecture is not supported, or is not a language model.
+    """
+    path = BACKBONES.get(architecture)
+    if path is not None and path.partition(":")[0].rpartition(".")[2] not in _DECODER_MODULES:
+        raise ModelLoadError(f"config.json: architecture {architecture!r} is not a language model")
+    return cast("DecoderClass", _import(BACKBONES, architecture))
 
 
 def _import(table: dict[str, str], architecture: str) -> object:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 
 from rose.attention.base import AttentionBackend
@@ -16,7 +18,12 @@ class XLMRobertaModel(BertModel):
     """Embeddings and encoder layers; a `Backbone`."""
 
     base_prefix = "roberta."
-    unused_weights = ("*pooler.*", "lm_head.*", "classifier.*", "*.position_ids")
+    unused_weights: ClassVar[tuple[str, ...]] = (
+        "*pooler.*",
+        "lm_head.*",
+        "classifier.*",
+        "*.position_ids",
+    )
     # There is one type, and the embeddings add its row to every token.
     token_types = False
 
@@ -29,7 +36,7 @@ class XLMRobertaModel(BertModel):
 class XLMRobertaForSequenceClassification:
     """Dense layer with tanh over the first token, then one logit for each label; a `Model`."""
 
-    unused_weights = ("lm_head.*", "*pooler.*", "*.position_ids")
+    unused_weights: ClassVar[tuple[str, ...]] = ("lm_head.*", "*pooler.*", "*.position_ids")
 
     def __init__(self, config: JsonObject, weights: WeightSource, num_labels: int) -> None:
         self.backbone = XLMRobertaModel(config, weights)

@@ -61,6 +61,8 @@ def modules(path: Path, *types: str) -> None:
 
 TRANSFORMER = "sentence_transformers.models.Transformer"
 POOLING = "sentence_transformers.models.Pooling"
+DENSE = "sentence_transformers.models.Dense"
+LOGIT_SCORE = "sentence_transformers.cross_encoder.modules.logit_score.LogitScore"
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,8 @@ CASES = [
     ),
     Case(
         "unsupported architecture",
-        lambda path: edit(path / "config.json", architectures=["LlamaForCausalLM"]),
-        "config.json: architecture 'LlamaForCausalLM' is not supported; supported are .*BertModel",
+        lambda path: edit(path / "config.json", architectures=["T5EncoderModel"]),
+        "config.json: architecture 'T5EncoderModel' is not supported; supported are .*BertModel",
     ),
     Case(
         "hidden_size is text",
@@ -177,6 +179,23 @@ CASES = [
         ),
         "tensor 'embeddings.LayerNorm.weight' has dtype I8; supported are ",
     ),
+    Case(
+        "adapter instead of a model",
+        lambda path: edit(
+            path / "adapter_config.json", peft_type="LORA", base_model_name_or_path="some/base"
+        ),
+        r"is a LORA adapter of some/base \(adapter_config.json\), not a whole model. Merge it",
+    ),
+    Case(
+        "adapters in the weights",
+        lambda path: change_weights(
+            path,
+            lambda t: t.update(
+                {"encoder.layer.0.attention.self.query.lora_A.default.weight": torch.zeros(2, 64)}
+            ),
+        ),
+        "low-rank adapters are not merged into the weights: encoder.layer.0.attention.self.query",
+    ),
     Case("missing shard", missing_shard, "names 'model-00001-of-00002.safetensors', which is not"),
     Case(
         "no tokenizer",
@@ -210,6 +229,34 @@ CASES = [
             edit(path / "1_X" / "config.json", pooling_mode="median"),
         ),
         "1_X/config.json: pooling_mode 'median' is not supported",
+    ),
+    Case(
+        "dense layer on tokens",
+        lambda path: (
+            modules(path, TRANSFORMER, POOLING, DENSE),
+            edit(path / "1_X" / "config.json", pooling_mode="mean"),
+            edit(
+                path / "2_X" / "config.json",
+                in_features=64,
+                out_features=64,
+                activation_function="torch.nn.modules.linear.Identity",
+                module_input_name="token_embeddings",
+            ),
+        ),
+        "2_X/config.json: field 'module_input_name' must be sentence_embedding, got 'token_emb",
+    ),
+    Case(
+        "dense layer before pooling",
+        lambda path: modules(path, TRANSFORMER, DENSE),
+        r"modules.json\[1\]: module 'sentence_transformers.models.Dense' is not supported at this",
+    ),
+    Case(
+        "logits of an encoder",
+        lambda path: (
+            modules(path, TRANSFORMER, LOGIT_SCORE),
+            edit(path / "1_X" / "config.json", true_token_id=1, false_token_id=2),
+        ),
+        "architecture 'BertModel' is not a language model",
     ),
     Case(
         "pooling out of the directory",

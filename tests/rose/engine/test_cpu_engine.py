@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from rose.attention import make_attention
+from rose.attention.base import AttentionBackend
 from rose.config import EngineConfig
 from rose.engine.cpu_runner import PIECE_TOKENS, CpuRunner
 from rose.engine.engine import Engine
@@ -106,12 +107,14 @@ def test_alone_equals_in_company(engine: Engine) -> None:
         np.testing.assert_allclose(run(engine, [sequence])[0], row, atol=1e-5, rtol=0)
 
 
+def sdpa(engine: Engine) -> AttentionBackend:
+    shape = engine.model.backbone.attention_shape
+    return make_attention("sdpa", shape, torch.float32, torch.device("cpu"))
+
+
 @pytest.mark.parametrize("piece_tokens", [1, 64, 10**9])
 def test_pieces_do_not_show(piece_tokens: int, engine: Engine) -> None:
-    attention = make_attention(
-        "sdpa", engine.model.backbone.attention_shape, torch.float32, torch.device("cpu")
-    )
-    runner = CpuRunner(engine.model, attention, piece_tokens)
+    runner = CpuRunner(engine.model, lambda: sdpa(engine), piece_tokens)
     sequences = random_sequences(20, 90, seed=1)
     batch = ForwardBatch.from_sequences(sequences, engine.info.layout)
     rows = runner.step(batch).numpy()

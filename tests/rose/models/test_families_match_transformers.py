@@ -16,8 +16,13 @@ from rose.config import BatchLayout
 from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
 from rose.models.base import Backbone
-from rose.models.qwen3 import BidirectionalQwen3Model, Qwen3Model
-from rose.models.qwen3_reranker import Qwen3ForSequenceClassification, Qwen3Reranker
+from rose.models.llama import BidirectionalLlamaForSequenceClassification, LlamaModel
+from rose.models.qwen3 import (
+    BidirectionalQwen3Model,
+    Qwen3ForSequenceClassification,
+    Qwen3Model,
+)
+from rose.models.qwen3_reranker import Qwen3Reranker
 from rose.models.xlm_roberta import XLMRobertaForSequenceClassification, XLMRobertaModel
 
 transformers = pytest.importorskip("transformers")
@@ -171,6 +176,53 @@ def test_qwen3_sequence_classification_logits() -> None:
     torch.testing.assert_close(logits, expected, atol=TOLERANCE, rtol=TOLERANCE)
 
 
+@pytest.mark.parametrize(("pooling", "temperature"), [("avg", 1.0), ("cls", 0.5), ("last", 2.0)])
+@torch.inference_mode()
+def test_bidirectional_llama_logits(pooling: str, temperature: float) -> None:
+    """Nemotron rerank: no mask, rows pooled as the configuration says, logits by temperature."""
+    values = {**QWEN3_SIZES, "num_labels": 1, "pad_token_id": 0}
+    reference = _reference("LlamaForSequenceClassification", "LlamaConfig", values)
+    model = BidirectionalLlamaForSequenceClassification(
+        JsonObject("config.json", {**values, "pooling": pooling, "temperature": temperature}),
+        StateDict(reference),
+        1,
+    )
+    logits, _ = _run(model, model.backbone)
+    for index, ids in enumerate(_sequences()):
+        mask = torch.zeros(1, 1, len(ids), len(ids))
+        hidden = reference.model(torch.tensor([ids]), attention_mask=mask).last_hidden_state[0]
+        row = {"avg": hidden.mean(0), "cls": hidden[0], "last": hidden[-1]}[pooling]
+        expected = reference.score(row) / temperature
+        torch.testing.assert_close(logits[index], expected, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def test_bidirectional_llama_refuses_a_pooling_it_does_not_know() -> None:
+    values = {**QWEN3_SIZES, "num_labels": 1, "pad_token_id": 0}
+    reference = _reference("LlamaForSequenceClassification", "LlamaConfig", values)
+    config = JsonObject("config.json", {**values, "pooling": "colbert"})
+    with pytest.raises(ModelLoadError, match="'pooling' must be one of avg, cls, last, got 'col"):
+        BidirectionalLlamaForSequenceClassification(config, StateDict(reference), 1)
+
+
+@torch.inference_mode()
+def test_fused_projections() -> None:
+    """Checkpoints whose query, key and value, and gate and up, are one tensor each."""
+    reference = _reference("LlamaModel", "LlamaConfig", QWEN3_SIZES)
+    weights = StateDict(reference)
+    config = JsonObject("config.json", QWEN3_SIZES)
+    expected, _ = _run(LlamaModel(config, weights), LlamaModel(config, weights))
+    tensors = dict(weights._tensors)
+    for prefix in {name.rpartition("q_proj")[0] for name in tensors if "q_proj" in name}:
+        parts = [tensors.pop(f"{prefix}{part}_proj.weight") for part in "qkv"]
+        tensors[f"{prefix}qkv_proj.weight"] = torch.cat(parts)
+    for prefix in {name.rpartition("up_proj")[0] for name in tensors if "up_proj" in name}:
+        parts = [tensors.pop(f"{prefix}{part}_proj.weight") for part in ("gate", "up")]
+        tensors[f"{prefix}gate_up_proj.weight"] = torch.cat(parts)
+    weights._tensors = tensors
+    model = LlamaModel(config, weights)
+    torch.testing.assert_close(_run(model, model)[0], expected)
+
+
 @pytest.mark.parametrize("tied", [True, False])
 @torch.inference_mode()
 def test_qwen3_reranker_is_yes_minus_no(tied: bool) -> None:
@@ -186,8 +238,8 @@ def test_qwen3_reranker_is_yes_minus_no(tied: bool) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type 'yarn'"),
-        ({"use_sliding_window": True}, "use_sliding_window"),
+        ({"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}, "rope_type 'longrope'"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor must be 1"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"num_key_value_heads": 3}, "num_key_value_heads 3"),
     ],

@@ -5,7 +5,7 @@ use tulip_proto::v1::{DType, EmbedRequest, EmbedResponse, Normalization, OutputK
 
 use super::encode::Around;
 use super::item::{ItemFailure, Path};
-use super::options::{check_count, check_instruction, enum_value, priority, truncation};
+use super::options::{check_count, enum_value, priority, truncation};
 use super::serving::{Account, Serving};
 use crate::deadline::Deadline;
 use crate::engine::{ModelInfo, Task};
@@ -32,15 +32,16 @@ pub(crate) async fn embed(
     }
     let format = format(info, &request)?;
     check_outputs(&request.outputs)?;
-    check_instruction(&request.instruction)?;
     let truncation = truncation(request.truncation.as_ref(), info.max_sequence_tokens)?;
     let priority = priority(request.priority)?;
     let prompt = PromptChoice {
         literal: request.prompt.as_deref(),
         name: &request.prompt_name,
         input_type: enum_value(|| "input_type".into(), request.input_type)?,
+        instruction: &request.instruction,
     };
-    let around = Around::Prompt(prompt.resolve(&info.prompts)?);
+    let prompt = prompt.resolve(info)?;
+    let around = Around::Prompt(&prompt);
     let num_inputs = request.inputs.len();
     check_count("inputs", num_inputs, serving.config.max_items_per_request)?;
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tokenization::{
     Content, EncodeError, Encoded, PoolError, Query, Side, Truncated, TruncationOptions,
-    encode_batch, encode_pairs,
+    encode_batch, encode_batch_chunks, encode_pair_chunks, encode_pairs, encode_query_with,
 };
 use tulip_proto::v1::{Input, InputRole, TruncationReport, TruncationSide};
 
 use super::item::{Item, ItemFailure, Path, read};
+use super::options::Chunking;
 use super::serving::{Serving, wire_u32};
 use crate::error::{Error, Result};
 use crate::sequence::Sequence;
@@ -31,6 +32,23 @@ pub(crate) struct EncodedItems {
     /// By index, ascending.
     pub(crate) failures: Vec<ItemFailure>,
     pub(crate) truncations: Vec<TruncationReport>,
+    /// For each sequence the part of the document that it holds; empty where none is in parts.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// Own tokens of a document that one sequence holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) start: u32,
+    pub(crate) tokens: u32,
+}
+
+/// Inputs that have been read; those with text or their own ids are still to be encoded.
+struct ReadItems {
+    encoded: EncodedItems,
+    contents: Vec<Content>,
+    /// For each content the index of its item.
+    content_items: Vec<usize>,
 }
 
 impl EncodedItems {
@@ -51,29 +69,22 @@ impl EncodedItems {
 }
 
 impl Serving {
-    /// Encodes a list of inputs; `path` names an entry of it.
-    ///
-    /// # Errors
-    /// What concerns the whole request. One bad input is a failure in the result.
-    pub(crate) async fn encode_items(
-        &self,
-        inputs: Vec<Input>,
-        path: fn(usize) -> Path,
-        around: Around<'_>,
-        truncation: &TruncationOptions,
-    ) -> Result<EncodedItems> {
-        let mut encoded = EncodedItems {
-            sequences: Vec::with_capacity(inputs.len()),
-            items: Vec::with_capacity(inputs.len()),
-            ..EncodedItems::default()
+    fn read_items(&self, inputs: Vec<Input>, path: fn(usize) -> Path) -> Result<ReadItems> {
+        let mut items = ReadItems {
+            encoded: EncodedItems {
+                sequences: Vec::with_capacity(inputs.len()),
+                items: Vec::with_capacity(inputs.len()),
+                ..EncodedItems::default()
+            },
+            contents: Vec::new(),
+            content_items: Vec::new(),
         };
-        let mut contents = Vec::new();
-        let mut content_items = Vec::new();
+        let encoded = &mut items.encoded;
         for (index, input) in inputs.into_iter().enumerate() {
             match read(path(index), input)? {
                 Ok(Item::Segment(content)) => {
-                    contents.push(content);
-                    content_items.push(index);
+                    items.contents.push(content);
+                    items.content_items.push(index);
                 }
                 Ok(Item::Sequence(sequence)) => {
                     match self.tokenizer.check_sequence(&sequence.token_ids) {
@@ -86,10 +97,28 @@ impl Serving {
                 Err(failure) => encoded.failures.push(failure),
             }
         }
+        Ok(items)
+    }
+
+    /// Encodes a list of inputs; `path` names an entry of it.
+    ///
+    /// # Errors
+    /// What concerns the whole request. One bad input is a failure in the result.
+    pub(crate) async fn encode_items(
+        &self,
+        inputs: Vec<Input>,
+        path: fn(usize) -> Path,
+        around: Around<'_>,
+        truncation: &TruncationOptions,
+    ) -> Result<EncodedItems> {
+        let ReadItems {
+            mut encoded,
+            contents,
+            content_items,
+        } = self.read_items(inputs, path)?;
         if contents.is_empty() {
             return Ok(encoded);
         }
-        let mixed = !encoded.items.is_empty();
         let results = match around {
             Around::Prompt(prompt) => {
                 encode_batch(&self.tokenizer, &self.pool, prompt, contents, truncation).await
@@ -100,49 +129,74 @@ impl Serving {
         };
         let mut query_cut: Option<Truncated> = None;
         for (result, index) in results.into_iter().zip(content_items) {
-            match result {
-                Ok(Encoded {
-                    token_ids,
-                    second_segment_start,
-                    truncated,
-                    query_truncated,
-                    ..
-                }) => {
-                    encoded.push(
-                        index,
-                        Sequence {
-                            token_ids,
-                            second_segment_start,
-                        },
-                    );
-                    if let Some(cut) = truncated {
-                        encoded.truncations.push(report(
-                            wire_u32(index),
-                            InputRole::Document,
-                            &cut,
-                        ));
-                    }
-                    query_cut = heavier(query_cut, query_truncated);
-                }
-                Err(EncodeError::Pool(error @ PoolError::Closed)) => {
-                    return Err(Error::Unavailable(error.to_string()));
-                }
-                Err(error) => encoded
-                    .failures
-                    .push(ItemFailure::encode(path(index), &error)),
+            let Some(one) = encoded.take(result, index, path)? else {
+                continue;
+            };
+            encoded.push(
+                index,
+                Sequence {
+                    token_ids: one.token_ids,
+                    second_segment_start: one.second_segment_start,
+                },
+            );
+            if let Some(cut) = one.truncated {
+                let report = report(wire_u32(index), InputRole::Document, &cut);
+                encoded.truncations.push(report);
+            }
+            query_cut = heavier(query_cut, one.query_truncated);
+        }
+        encoded.finish(around, query_cut);
+        Ok(encoded)
+    }
+
+    /// As [`Serving::encode_items`], but a long document becomes several sequences.
+    ///
+    /// # Errors
+    /// As [`Serving::encode_items`].
+    pub(crate) async fn encode_item_chunks(
+        &self,
+        inputs: Vec<Input>,
+        path: fn(usize) -> Path,
+        around: Around<'_>,
+        truncation: &TruncationOptions,
+        chunking: Chunking,
+    ) -> Result<EncodedItems> {
+        let ReadItems {
+            mut encoded,
+            contents,
+            content_items,
+        } = self.read_items(inputs, path)?;
+        let whole = encoded.sequences.iter().map(|sequence| Part {
+            start: 0,
+            tokens: wire_u32(sequence.num_tokens()),
+        });
+        encoded.parts = whole.collect();
+        let overlap = chunking.overlap;
+        let (tokenizer, pool) = (&self.tokenizer, &self.pool);
+        let results = match around {
+            Around::Prompt(prompt) => {
+                encode_batch_chunks(tokenizer, pool, prompt, contents, truncation, overlap).await
+            }
+            Around::Query(query) => {
+                encode_pair_chunks(tokenizer, pool, query, contents, truncation, overlap).await
+            }
+        };
+        for (result, index) in results.into_iter().zip(content_items) {
+            for chunk in encoded.take(result, index, path)?.unwrap_or_default() {
+                encoded.push(
+                    index,
+                    Sequence {
+                        token_ids: chunk.token_ids,
+                        second_segment_start: chunk.second_segment_start,
+                    },
+                );
+                encoded.parts.push(Part {
+                    start: wire_u32(chunk.start),
+                    tokens: wire_u32(chunk.tokens),
+                });
             }
         }
-        if let Around::Query(query) = around
-            && let Some(cut) = heavier(query.truncated, query_cut)
-        {
-            encoded.truncations.push(report(0, InputRole::Query, &cut));
-        }
-        encoded
-            .failures
-            .sort_unstable_by_key(|failure| failure.index);
-        if mixed {
-            encoded.restore_order();
-        }
+        encoded.finish(around, None);
         Ok(encoded)
     }
 
@@ -150,6 +204,7 @@ impl Serving {
     pub(crate) async fn encode_pair_query(
         &self,
         query: Input,
+        instruction: &str,
         truncation: &TruncationOptions,
     ) -> Result<Arc<Query>> {
         let content = match read(Path::Query, query)?.map_err(ItemFailure::into_error)? {
@@ -160,8 +215,14 @@ impl Serving {
                 return Err(Error::invalid("query.form", message));
             }
         };
-        let query =
-            tokenization::encode_query(&self.tokenizer, &self.pool, content, truncation).await;
+        let query = encode_query_with(
+            &self.tokenizer,
+            &self.pool,
+            content,
+            instruction,
+            truncation,
+        )
+        .await;
         query.map(Arc::new).map_err(|error| query_error(&error))
     }
 
@@ -231,20 +292,59 @@ impl EncodedItems {
         self.items.push(wire_u32(index));
     }
 
-    /// Complete sequences were put first; results go in request order.
-    fn restore_order(&mut self) {
-        let sequences = std::mem::take(&mut self.sequences);
-        let mut pairs: Vec<_> = std::mem::take(&mut self.items)
-            .into_iter()
-            .zip(sequences)
+    /// What came of one content: nothing and a failure, if it could not be encoded.
+    fn take<T>(
+        &mut self,
+        result: Result<T, EncodeError>,
+        index: usize,
+        path: fn(usize) -> Path,
+    ) -> Result<Option<T>> {
+        match result {
+            Ok(one) => Ok(Some(one)),
+            Err(EncodeError::Pool(error @ PoolError::Closed)) => {
+                Err(Error::Unavailable(error.to_string()))
+            }
+            Err(error) => {
+                self.failures.push(ItemFailure::encode(path(index), &error));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Puts all in request order, complete sequences came first, and reports the query's cut.
+    fn finish(&mut self, around: Around<'_>, query_cut: Option<Truncated>) {
+        if let Around::Query(query) = around
+            && let Some(cut) = heavier(query.truncated, query_cut)
+        {
+            self.truncations.push(report(0, InputRole::Query, &cut));
+        }
+        self.failures.sort_unstable_by_key(|failure| failure.index);
+        if self.items.is_sorted() {
+            return;
+        }
+        let mut order: Vec<usize> = (0..self.items.len()).collect();
+        order.sort_by_key(|&at| self.items[at]);
+        let in_order = |at: &usize| std::mem::take(&mut self.sequences[*at].token_ids);
+        let token_ids: Vec<Vec<u32>> = order.iter().map(in_order).collect();
+        let sequences = order
+            .iter()
+            .zip(token_ids)
+            .map(|(&at, token_ids)| Sequence {
+                token_ids,
+                second_segment_start: self.sequences[at].second_segment_start,
+            });
+        self.sequences = sequences.collect();
+        self.items = order.iter().map(|&at| self.items[at]).collect();
+        self.parts = order
+            .iter()
+            .filter_map(|&at| self.parts.get(at).copied())
             .collect();
-        pairs.sort_unstable_by_key(|(item, _)| *item);
-        (self.items, self.sequences) = pairs.into_iter().unzip();
     }
 }
 
 fn query_error(error: &EncodeError) -> Error {
     match error {
+        EncodeError::Instruction => Error::invalid("instruction", error.to_string()),
         EncodeError::Pool(PoolError::Closed) => Error::Unavailable(error.to_string()),
         _ => ItemFailure::encode(Path::Query, error).into_error(),
     }

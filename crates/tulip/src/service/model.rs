@@ -85,12 +85,16 @@ fn template(info: &ModelInfo) -> v1::Template {
         .named
         .iter()
         .map(|(name, text)| (name.clone(), text.clone()));
+    let templates = &info.templates;
     v1::Template {
+        pair: templates.pair.clone(),
+        query: templates.query.clone(),
+        document: templates.document.clone(),
+        default_instruction: templates.default_instruction.clone(),
         prompts: prompts.collect(),
         default_prompt_name: info.prompts.default_name.clone().unwrap_or_default(),
         strip: info.strip,
         lower_case: info.lower_case,
-        ..v1::Template::default()
     }
 }
 

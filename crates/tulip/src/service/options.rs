@@ -39,8 +39,8 @@ pub(crate) fn truncation(
         v1::TruncationPolicy::Unspecified | v1::TruncationPolicy::Cut => OverlongPolicy::Cut,
         v1::TruncationPolicy::Error => OverlongPolicy::Error,
         v1::TruncationPolicy::ChunkMax => {
-            let message = "truncation.policy: CHUNK_MAX is not supported by this model";
-            return Err(Error::WrongTask(message.into()));
+            let message = "is CHUNK_MAX, which is for the documents of Score";
+            return Err(Error::invalid("truncation.policy", message));
         }
     };
     options.side = match enum_value(|| "truncation.side".into(), given.side)? {
@@ -61,6 +61,37 @@ pub(crate) fn truncation(
     Ok(options)
 }
 
+/// How long documents are read in parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Chunking {
+    /// Tokens that neighbours share; none = an eighth of a chunk.
+    pub(crate) overlap: Option<usize>,
+}
+
+/// As [`truncation`], for requests whose documents may be read in parts. The query of such a
+/// request is cut as by CUT.
+pub(crate) fn score_truncation(
+    given: Option<&v1::Truncation>,
+    max_sequence_tokens: usize,
+) -> Result<(TruncationOptions, Option<Chunking>)> {
+    let chunked =
+        |given: &&v1::Truncation| given.policy == i32::from(v1::TruncationPolicy::ChunkMax);
+    let Some(chunked) = given.filter(chunked) else {
+        return Ok((truncation(given, max_sequence_tokens)?, None));
+    };
+    let as_cut = v1::Truncation {
+        policy: v1::TruncationPolicy::Cut.into(),
+        ..*chunked
+    };
+    let options = truncation(Some(&as_cut), max_sequence_tokens)?;
+    if options.pair == PairTruncation::LongestFirst {
+        let message = "is LONGEST_FIRST, but with CHUNK_MAX the query is the same in all chunks";
+        return Err(Error::invalid("truncation.pair", message));
+    }
+    let overlap = ceiling(chunked.chunk_overlap_tokens);
+    Ok((options, Some(Chunking { overlap })))
+}
+
 /// 0 on the wire = none.
 fn ceiling(value: u32) -> Option<usize> {
     (value > 0).then_some(value as usize)
@@ -77,17 +108,6 @@ pub(crate) fn check_count(field: &str, count: usize, max_items_per_request: usiz
         return Err(Error::invalid(field, message));
     }
     Ok(())
-}
-
-/// An instruction needs a template with a place for it.
-pub(crate) fn check_instruction(instruction: &str) -> Result<()> {
-    if instruction.is_empty() {
-        return Ok(());
-    }
-    Err(Error::invalid(
-        "instruction",
-        "this model's template has no place for an instruction",
-    ))
 }
 
 #[cfg(test)]
@@ -140,5 +160,29 @@ mod tests {
             ..v1::Truncation::default()
         };
         assert_eq!(truncation(Some(&given), 512).unwrap().max_tokens, 512);
+    }
+
+    #[test]
+    fn chunking_is_for_documents_with_one_query() {
+        let mut given = v1::Truncation {
+            policy: v1::TruncationPolicy::ChunkMax.into(),
+            max_tokens: 100,
+            ..v1::Truncation::default()
+        };
+        let (options, chunking) = score_truncation(Some(&given), 512).unwrap();
+        assert_eq!(options, TruncationOptions::to(100));
+        assert_eq!(chunking, Some(Chunking { overlap: None }));
+        given.chunk_overlap_tokens = 7;
+        let (_, chunking) = score_truncation(Some(&given), 512).unwrap();
+        assert_eq!(chunking, Some(Chunking { overlap: Some(7) }));
+        let error = truncation(Some(&given), 512).unwrap_err();
+        let expected = "truncation.policy: is CHUNK_MAX, which is for the documents of Score";
+        assert_eq!(error.to_string(), expected);
+        given.pair = v1::PairTruncation::LongestFirst.into();
+        assert!(score_truncation(Some(&given), 512).is_err());
+        assert_eq!(
+            score_truncation(None, 512),
+            Ok((TruncationOptions::to(512), None))
+        );
     }
 }

@@ -6,9 +6,10 @@ use tokenization::TruncationOptions;
 use tokio::time::Instant;
 use tulip_proto::v1::{DType, Input, ScoreRequest, ScoreResponse};
 
+use super::best_chunk::{BestChunks, best_chunks};
 use super::encode::{Around, EncodedItems};
 use super::item::{ItemFailure, Path, is_sequence};
-use super::options::{check_count, check_instruction, priority, truncation};
+use super::options::{Chunking, check_count, priority, score_truncation};
 use super::serving::{Account, Serving};
 use crate::deadline::Deadline;
 use crate::engine::Task;
@@ -24,6 +25,8 @@ pub(crate) const METHOD: &str = "Score";
 #[derive(Debug)]
 struct Options {
     truncation: TruncationOptions,
+    chunking: Option<Chunking>,
+    instruction: String,
     priority: Priority,
     /// Column of the row whose value is the score.
     label: usize,
@@ -75,12 +78,14 @@ pub(crate) async fn score(
 }
 
 fn options(serving: &Serving, request: &ScoreRequest) -> Result<Options> {
-    check_instruction(&request.instruction)?;
+    let (truncation, chunking) = score_truncation(
+        request.truncation.as_ref(),
+        serving.info.max_sequence_tokens,
+    )?;
     Ok(Options {
-        truncation: truncation(
-            request.truncation.as_ref(),
-            serving.info.max_sequence_tokens,
-        )?,
+        truncation,
+        chunking,
+        instruction: request.instruction.clone(),
         priority: priority(request.priority)?,
         label: label(serving, request)?,
         all_labels: request.all_labels,
@@ -137,21 +142,20 @@ async fn by_pairs(
                 return Err(Error::invalid(format!("documents[{index}].form"), message));
             }
             let query = serving
-                .encode_pair_query(query, &options.truncation)
+                .encode_pair_query(query, &options.instruction, &options.truncation)
                 .await?;
             let around = Around::Query(&query);
-            serving
-                .encode_items(documents, Path::Document, around, &options.truncation)
-                .await?
+            encode_documents(serving, documents, around, options).await?
         }
         None => {
             if !documents.iter().all(is_sequence) {
                 return Err(missing_query());
             }
-            let around = Around::Prompt("");
-            serving
-                .encode_items(documents, Path::Document, around, &options.truncation)
-                .await?
+            if !options.instruction.is_empty() {
+                let message = "is given, but the documents are complete sequences";
+                return Err(Error::invalid("instruction", message));
+            }
+            encode_documents(serving, documents, Around::Prompt(""), options).await?
         }
     };
     encoded.check_strict(options.strict)?;
@@ -198,15 +202,13 @@ async fn by_similarity(
     let num_documents = documents.len();
     let query = query.ok_or_else(missing_query)?;
     let tokenize = Instant::now();
-    let prompts = &serving.info.prompts;
-    let prompt = PromptChoice::QUERY.resolve(prompts)?;
+    let prompt = PromptChoice::query(&options.instruction).resolve(&serving.info)?;
     let (query, query_cut) = serving
-        .encode_single_query(query, prompt, &options.truncation)
+        .encode_single_query(query, &prompt, &options.truncation)
         .await?;
-    let around = Around::Prompt(PromptChoice::DOCUMENT.resolve(prompts)?);
-    let mut encoded = serving
-        .encode_items(documents, Path::Document, around, &options.truncation)
-        .await?;
+    let prompt = PromptChoice::DOCUMENT.resolve(&serving.info)?;
+    let around = Around::Prompt(&prompt);
+    let mut encoded = encode_documents(serving, documents, around, options).await?;
     encoded.check_strict(options.strict)?;
     encoded.truncations.extend(query_cut);
 
@@ -252,6 +254,27 @@ async fn by_similarity(
     })
 }
 
+async fn encode_documents(
+    serving: &Serving,
+    documents: Vec<Input>,
+    around: Around<'_>,
+    options: &Options,
+) -> Result<EncodedItems> {
+    let (path, truncation) = (Path::Document, &options.truncation);
+    match options.chunking {
+        None => {
+            serving
+                .encode_items(documents, path, around, truncation)
+                .await
+        }
+        Some(chunking) => {
+            serving
+                .encode_item_chunks(documents, path, around, truncation, chunking)
+                .await
+        }
+    }
+}
+
 fn missing_query() -> Error {
     Error::invalid("query", "is missing")
 }
@@ -281,6 +304,12 @@ fn respond(
         values,
         label_rows,
     } = scored;
+    let BestChunks {
+        starts,
+        lengths,
+        values,
+        label_rows,
+    } = best_chunks(&mut encoded, values, label_rows, num_documents);
     // Finite vectors can still have a product beyond float32.
     for (&item, value) in encoded.items.iter().zip(&values) {
         if !value.is_finite() {
@@ -292,6 +321,8 @@ fn respond(
     encoded
         .failures
         .sort_unstable_by_key(|failure| failure.index);
+    // Of a document in parts several may fail.
+    encoded.failures.dedup_by_key(|failure| failure.index);
     encoded.check_strict(options.strict)?;
 
     let mut scores = vec![0.0; num_documents];
@@ -337,8 +368,8 @@ fn respond(
         } else {
             Vec::new()
         },
-        best_chunk_start: Vec::new(),
-        best_chunk_tokens: Vec::new(),
+        best_chunk_start: starts,
+        best_chunk_tokens: lengths,
     })
 }
 

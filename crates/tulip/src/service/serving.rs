@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tokenization::{LoadError, Pool, Tokenizer, TokenizerOptions};
+use tokenization::{LoadError, Pool, Tokenizer};
 use tokio_util::sync::CancellationToken;
 use tulip_proto::v1::{LoadReport, Timings, Usage};
 
@@ -16,7 +16,9 @@ use crate::engine::{ModelInfo, Task};
 use crate::error::{Error, Result};
 use crate::job::{JobOutput, Priority, Submission};
 use crate::metrics::{self, Answered};
+use crate::prompt::check_templates;
 use crate::sequence::Sequence;
+use crate::text_encoder::load_tokenizer;
 
 /// Jobs that may wait for each tokenizer thread; what comes then waits in its own call.
 const JOBS_PER_TOKENIZER_THREAD: usize = 64;
@@ -62,13 +64,7 @@ impl Serving {
         stopping: CancellationToken,
     ) -> Result<Self, ModelError> {
         check(&info)?;
-        let options = TokenizerOptions {
-            max_sequence_tokens: info.max_sequence_tokens,
-            strip: info.strip,
-            lower_case: info.lower_case,
-            vocab_size: info.vocab_size,
-        };
-        let tokenizer = Arc::new(Tokenizer::from_json(&info.tokenizer_json, options)?);
+        let tokenizer = Arc::new(load_tokenizer(&info)?);
         let threads = config.tokenizer_threads;
         let pool = Pool::new(
             threads,
@@ -102,6 +98,15 @@ impl Serving {
             requested: requested.into(),
             served: served.clone(),
         })
+    }
+
+    /// The load at this moment.
+    pub(crate) fn load(&self) -> LoadReport {
+        self.report(&self.dispatch.load())
+    }
+
+    fn report(&self, load: &Load) -> LoadReport {
+        load_report(load, self.stopping.is_cancelled())
     }
 
     /// Runs the sequences; no sequences are no work.
@@ -163,7 +168,7 @@ fn check(info: &ModelInfo) -> Result<(), ModelError> {
             "the default prompt {name:?} is not among the prompts"
         ));
     }
-    Ok(())
+    check_templates(info).map_err(ModelError::Description)
 }
 
 /// Counts and times of one Score or Embed request, while it is worked on.
@@ -214,7 +219,7 @@ impl Account {
                 compute_us: whole_us(output.compute),
                 total_us: whole_us(deadline.arrived.elapsed()),
             },
-            load: load_report(&load, serving.stopping.is_cancelled()),
+            load: serving.report(&load),
         }
     }
 }

@@ -4,7 +4,7 @@ use tulip_proto::v1::{TokenizeRequest, TokenizeResponse, TokenizedInput};
 
 use super::encode::Around;
 use super::item::{Path, is_sequence, pack};
-use super::options::{check_count, check_instruction, enum_value, truncation};
+use super::options::{check_count, enum_value, truncation};
 use super::serving::Serving;
 use crate::engine::Task;
 use crate::error::{Error, Result};
@@ -20,12 +20,12 @@ pub(crate) async fn tokenize(
 ) -> Result<TokenizeResponse> {
     let info = &serving.info;
     serving.check_model(&request.model)?;
-    check_instruction(&request.instruction)?;
     let truncation = truncation(request.truncation.as_ref(), info.max_sequence_tokens)?;
     let prompt = PromptChoice {
         literal: request.prompt.as_deref(),
         name: &request.prompt_name,
         input_type: enum_value(|| "input_type".into(), request.input_type)?,
+        instruction: &request.instruction,
     };
     let num_inputs = request.inputs.len();
     check_count("inputs", num_inputs, serving.config.max_items_per_request)?;
@@ -40,14 +40,17 @@ pub(crate) async fn tokenize(
                 let message = "is SEQUENCE, a whole pair: query must then be absent";
                 return Err(Error::invalid(format!("inputs[{index}].form"), message));
             }
-            let query = serving.encode_pair_query(query, &truncation).await?;
+            let query = serving
+                .encode_pair_query(query, &request.instruction, &truncation)
+                .await?;
             let around = Around::Query(&query);
             serving
                 .encode_items(request.inputs, Path::Input, around, &truncation)
                 .await?
         }
         None => {
-            let around = Around::Prompt(prompt.resolve(&info.prompts)?);
+            let prompt = prompt.resolve(info)?;
+            let around = Around::Prompt(&prompt);
             serving
                 .encode_items(request.inputs, Path::Input, around, &truncation)
                 .await?

@@ -55,8 +55,15 @@ def gelu_tanh(x):
 
 
 @triton.jit
-def silu_mul_kernel(gate_up_ptr, out_ptr, width: tl.constexpr, block: tl.constexpr):
-    """out = silu(gate) * up, where a row of `gate_up` holds gate and up in turn, [width, 2]."""
+def gated_mul_kernel(
+    gate_up_ptr,
+    out_ptr,
+    width: tl.constexpr,
+    block: tl.constexpr,
+    activation: tl.constexpr,
+    float32: tl.constexpr,
+):
+    """out = activation(gate) * up, where a row of `gate_up` holds gate and up in turn, [width, 2]."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * block + tl.arange(0, block)
     mask = columns < width
@@ -65,7 +72,14 @@ def silu_mul_kernel(gate_up_ptr, out_ptr, width: tl.constexpr, block: tl.constex
         gate_up_ptr + row * (2 * width) + pairs, mask=pairs < 2 * width, other=0.0
     ).to(tl.float32)
     gate, up = tl.split(tl.reshape(gate_up, [block, 2]))
-    out = gate * sigmoid(gate) * up
+    if activation == "silu":
+        out = gate * sigmoid(gate) * up
+    elif activation == "gelu_tanh":
+        out = gelu_tanh(gate) * up
+    elif float32:
+        out = gelu_float32(gate) * up
+    else:
+        out = gelu(gate) * up
     tl.store(out_ptr + row * width + columns, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 

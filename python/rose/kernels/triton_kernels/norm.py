@@ -92,6 +92,43 @@ def add_rms_norm_kernel(
     tl.store(out_ptr + row * width + columns, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
+@triton.jit
+def add_normed_rms_norm_kernel(
+    x_ptr,
+    residual_ptr,
+    x_weight_ptr,
+    weight_ptr,
+    out_ptr,
+    bad_rows_ptr,
+    eps,
+    width: tl.constexpr,
+    block: tl.constexpr,
+    contain: tl.constexpr,
+):
+    """residual += RMSNorm(x); out = RMSNorm(residual)."""
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, block)
+    mask = columns < width
+    element_type = residual_ptr.dtype.element_ty
+    x = tl.load(x_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
+    x_weight = tl.load(x_weight_ptr + columns, mask=mask, other=0.0).to(tl.float32)
+    x_square = tl.sum(x * x, 0) / width
+    # Rounded where the layer by itself would round.
+    normed = (x * tl.rsqrt(x_square + eps) * x_weight).to(element_type).to(tl.float32)
+    total = tl.load(residual_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
+    total += normed
+    weight = tl.load(weight_ptr + columns, mask=mask, other=0.0).to(tl.float32)
+    mean_square = tl.sum(total * total, 0) / width
+    out = total * tl.rsqrt(mean_square + eps) * weight
+    if contain:
+        finite = is_finite(x_square) & is_finite(mean_square)
+        total = tl.where(finite, total, 0.0)
+        out = tl.where(finite, out, 0.0)
+        tl.store(bad_rows_ptr + row, 1, mask=finite == 0)
+    tl.store(residual_ptr + row * width + columns, total.to(element_type), mask=mask)
+    tl.store(out_ptr + row * width + columns, out.to(element_type), mask=mask)
+
+
 @triton.jit(do_not_specialize_on_alignment=["cu_seqlens_ptr"])
 def mark_bad_sequences_kernel(
     rows_ptr,

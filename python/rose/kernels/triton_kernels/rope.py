@@ -17,6 +17,7 @@ def qk_norm_rope_kernel(
     num_heads: tl.constexpr,
     num_qk_heads: tl.constexpr,
     half: tl.constexpr,
+    half_block: tl.constexpr,
     head_block: tl.constexpr,
     has_norm: tl.constexpr,
 ):
@@ -26,8 +27,9 @@ def qk_norm_rope_kernel(
     """
     row = tl.program_id(0).to(tl.int64)
     heads = tl.program_id(1) * head_block + tl.arange(0, head_block)
-    columns = tl.arange(0, half)
-    mask = (heads < num_qk_heads)[:, None] & (columns < half)[None, :]
+    columns = tl.arange(0, half_block)
+    inside = columns < half
+    mask = (heads < num_qk_heads)[:, None] & inside[None, :]
     at = qkv_ptr + row * row_width + heads[:, None] * (2 * half) + columns[None, :]
     first = tl.load(at, mask=mask, other=0.0).to(tl.float32)
     second = tl.load(at + half, mask=mask, other=0.0).to(tl.float32)
@@ -35,15 +37,19 @@ def qk_norm_rope_kernel(
         squares = tl.sum(first * first + second * second, 1) / (2 * half)
         scale = tl.rsqrt(squares + eps)[:, None]
         is_query = (heads < num_heads)[:, None]
-        q_first = tl.load(q_weight_ptr + columns).to(tl.float32)[None, :]
-        q_second = tl.load(q_weight_ptr + half + columns).to(tl.float32)[None, :]
-        k_first = tl.load(k_weight_ptr + columns).to(tl.float32)[None, :]
-        k_second = tl.load(k_weight_ptr + half + columns).to(tl.float32)[None, :]
+        q_first = tl.load(q_weight_ptr + columns, mask=inside, other=0.0)[None, :].to(tl.float32)
+        q_second = tl.load(q_weight_ptr + half + columns, mask=inside, other=0.0)[None, :].to(
+            tl.float32
+        )
+        k_first = tl.load(k_weight_ptr + columns, mask=inside, other=0.0)[None, :].to(tl.float32)
+        k_second = tl.load(k_weight_ptr + half + columns, mask=inside, other=0.0)[None, :].to(
+            tl.float32
+        )
         first = first * scale * tl.where(is_query, q_first, k_first)
         second = second * scale * tl.where(is_query, q_second, k_second)
     position = tl.load(positions_ptr + row).to(tl.int64)
-    cos = tl.load(cos_ptr + position * half + columns)[None, :]
-    sin = tl.load(sin_ptr + position * half + columns)[None, :]
+    cos = tl.load(cos_ptr + position * half + columns, mask=inside, other=0.0)[None, :]
+    sin = tl.load(sin_ptr + position * half + columns, mask=inside, other=0.0)[None, :]
     rotated_first = first * cos - second * sin
     rotated_second = second * cos + first * sin
     tl.store(at, rotated_first.to(qkv_ptr.dtype.element_ty), mask=mask)

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tonic::Code::{FailedPrecondition, InvalidArgument, NotFound};
 use tulip::engine::Task::{Classify, Embed, Score};
-use tulip_proto::v1::{Input, TruncationPolicy, input};
+use tulip_proto::v1::{Input, PairTruncation, TruncationPolicy, input};
 
 use super::{Case, case, score, truncation};
 use crate::support::{CLS, SEP, segment, sequence, text};
@@ -163,11 +163,16 @@ pub(super) fn cases() -> Vec<Case> {
             &["instruction: "],
         ),
         case(
-            "chunks",
+            "chunks with another query each",
             Score,
-            score(|r| r.truncation = truncation(|t| t.policy = TruncationPolicy::ChunkMax.into())),
-            FailedPrecondition,
-            &["truncation.policy: CHUNK_MAX"],
+            score(|r| {
+                r.truncation = truncation(|t| {
+                    t.policy = TruncationPolicy::ChunkMax.into();
+                    t.pair = PairTruncation::LongestFirst.into();
+                });
+            }),
+            InvalidArgument,
+            &["truncation.pair: is LONGEST_FIRST", "CHUNK_MAX"],
         ),
         case(
             "strict",

@@ -1,0 +1,60 @@
+//! The OpenAPI document, made from the types of the dialects, and a page that shows it.
+
+use std::sync::LazyLock;
+
+use axum::response::{Html, IntoResponse as _, Response};
+use http::header;
+use utoipa::OpenApi as _;
+
+use super::{cohere_embed, cohere_rerank, models, openai, rerank, status, tei, vllm};
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "Ivy",
+        description = "Reranking and embedding in the dialects that clients already speak.",
+        license(name = "Apache-2.0")
+    ),
+    paths(
+        openai::embeddings,
+        models::list,
+        models::one,
+        cohere_rerank::rerank_v2,
+        cohere_embed::embed_v2,
+        rerank::rerank_v1,
+        vllm::score,
+        tei::rerank::rerank,
+        tei::embed::embed,
+        tei::embed::embed_all,
+        tei::embed::embed_sparse,
+        tei::predict::predict,
+        tei::similarity::similarity,
+        tei::tokenize::tokenize,
+        tei::tokenize::decode,
+        tei::info::info,
+        tei::info::health,
+        tei::info::live,
+        status::status,
+    )
+)]
+struct Document;
+
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
+    let document = Document::openapi();
+    serde_json::to_string(&document).unwrap_or_default()
+});
+
+/// The OpenAPI document, as JSON.
+#[must_use]
+pub fn openapi() -> &'static str {
+    &DOCUMENT
+}
+
+pub(super) async fn document() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], openapi()).into_response()
+}
+
+/// Reads the document in the browser; asks no other host.
+pub(super) async fn page() -> Html<&'static str> {
+    Html(include_str!("docs.html"))
+}

@@ -1,0 +1,129 @@
+//! `Score` in parts: documents are scored apart, the ranking is made anew.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use tonic::Request;
+use tulip_proto::v1::{ScoreRequest, ScoreResponse};
+
+use super::merge::{Notices, stack};
+use super::weight::{Weight, own_tokens};
+use super::{Mismatch, Part, Report, Split};
+use crate::replica::connection::{Answer, Connection};
+
+impl Split for ScoreRequest {
+    type Answer = ScoreResponse;
+    const ITEMS: &'static str = "documents";
+
+    fn weights(&self, max_sequence_tokens: usize) -> Vec<Weight> {
+        let query = self.query.as_ref().map_or(0, own_tokens);
+        let weight = |document| Weight::of(document, query, max_sequence_tokens);
+        self.documents.iter().map(weight).collect()
+    }
+
+    fn part(&self, items: Range<usize>, model: &str) -> Self {
+        let is_all = items.len() == self.documents.len();
+        Self {
+            request_id: self.request_id.clone(),
+            model: model.into(),
+            query: self.query.clone(),
+            documents: self.documents[items].to_vec(),
+            instruction: self.instruction.clone(),
+            truncation: self.truncation,
+            raw_scores: self.raw_scores,
+            // The ranking of a part is of no use: the shortest one.
+            top_n: if is_all { self.top_n } else { 1 },
+            priority: self.priority,
+            strict: self.strict,
+            label: self.label.clone(),
+            all_labels: self.all_labels,
+        }
+    }
+
+    fn send(connection: &dyn Connection, call: Request<Self>) -> Answer<ScoreResponse> {
+        connection.score(call)
+    }
+
+    fn report(answer: &ScoreResponse) -> Report<'_> {
+        Report {
+            fingerprint: &answer.fingerprint,
+            load: answer.load,
+            timings: answer.timings,
+        }
+    }
+
+    fn merge(&self, parts: Vec<Part<ScoreResponse>>) -> Result<ScoreResponse, Mismatch> {
+        let mut merged = ScoreResponse {
+            scores: Vec::with_capacity(self.documents.len()),
+            ..ScoreResponse::default()
+        };
+        let mut notices = Notices::default();
+        let mut label_scores = Vec::with_capacity(parts.len());
+        for Part { items, answer } in parts {
+            let (found, expected) = (answer.scores.len(), items.len());
+            if found != expected {
+                let message = format!("{found} scores for {expected} documents");
+                return Err(Mismatch(message));
+            }
+            if merged.scores.is_empty() {
+                merged.request_id = answer.request_id;
+                merged.model = answer.model;
+                merged.fingerprint = answer.fingerprint;
+                merged.labels = answer.labels;
+            }
+            merged.scores.extend(answer.scores);
+            merged.best_chunk_start.extend(answer.best_chunk_start);
+            merged.best_chunk_tokens.extend(answer.best_chunk_tokens);
+            label_scores.push(answer.label_scores);
+            notices.add(
+                Self::ITEMS,
+                items.start,
+                answer.item_errors,
+                answer.truncations,
+            );
+            notices.account(answer.usage, answer.timings, answer.load);
+        }
+        for (field, values) in [
+            ("best_chunk_start", &merged.best_chunk_start),
+            ("best_chunk_tokens", &merged.best_chunk_tokens),
+        ] {
+            if !values.is_empty() && values.len() != merged.scores.len() {
+                return Err(Mismatch(format!("{field} is missing in one")));
+            }
+        }
+        merged.label_scores = stack("label_scores", label_scores)?;
+        let notices = notices.close();
+        let mut failed = vec![false; merged.scores.len()];
+        for error in &notices.item_errors {
+            if let Some(failed) = failed.get_mut(error.index as usize) {
+                *failed = true;
+            }
+        }
+        merged.ranking = ranking(&merged.scores, &failed, self.top_n as usize);
+        merged.item_errors = notices.item_errors;
+        merged.truncations = notices.truncations;
+        merged.usage = notices.usage;
+        merged.timings = notices.timings;
+        merged.load = notices.load;
+        Ok(merged)
+    }
+}
+
+/// Indices of the best documents, best first, ties by index, failed ones left out; `top_n` 0 = all.
+fn ranking(scores: &[f32], failed: &[bool], top_n: usize) -> Vec<u32> {
+    let mut indices: Vec<u32> = (0..)
+        .zip(failed)
+        .filter_map(|(index, failed)| (!failed).then_some(index))
+        .collect();
+    let score = |index: &u32| scores[*index as usize];
+    // Zeros are equal whatever their sign; NaN is never sent.
+    let best_first = |a: &u32, b: &u32| {
+        let by_score = score(b).partial_cmp(&score(a)).unwrap_or(Ordering::Equal);
+        by_score.then(a.cmp(b))
+    };
+    indices.sort_unstable_by(best_first);
+    if top_n > 0 {
+        indices.truncate(top_n);
+    }
+    indices
+}

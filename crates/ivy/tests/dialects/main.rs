@@ -1,0 +1,15 @@
+//! Every dialect against a real server of Tulip with a pretended engine: JSON compared literally.
+//!
+//! The engine's numbers are a function of the token ids, so what is written down here holds for
+//! good; `support::checked_scores` ties it to that function.
+
+mod cohere;
+mod errors;
+mod fleet;
+mod jina;
+mod openai;
+mod page;
+mod support;
+mod tei;
+mod vllm;
+mod voyage;

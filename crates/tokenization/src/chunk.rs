@@ -1,0 +1,179 @@
+//! A document too long for one sequence as several, each with the query and a part of it.
+
+use crate::encode::Query;
+use crate::error::EncodeError;
+use crate::tokenizer::{Content, Tokenizer};
+use crate::truncation::{OverlongPolicy, Side, TruncationOptions, cut};
+
+/// A sequence with a part of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Chunk {
+    /// As the model reads it.
+    pub token_ids: Vec<u32>,
+    /// Index of the first token of type 1; 0 = all are of type 0.
+    pub second_segment_start: u32,
+    /// Index of the part's first token among the document's own.
+    pub start: usize,
+    /// Tokens of the part.
+    pub tokens: usize,
+}
+
+/// Of a chunk, where the request does not say it.
+const OVERLAP_SHARE: usize = 8;
+
+impl Tokenizer {
+    /// The pairs of a query and the parts of a document. Neighbours share `overlap` tokens (none
+    /// said = an eighth), the last one ends with the document and is as long as the others.
+    /// `max_document_tokens` is the ceiling of a part.
+    ///
+    /// # Errors
+    /// The query leaves no room, the overlap is not below it, or the document cannot be tokenized.
+    pub fn encode_pair_chunks(
+        &self,
+        query: &Query,
+        document: &Content,
+        truncation: &TruncationOptions,
+        overlap: Option<usize>,
+    ) -> Result<Vec<Chunk>, EncodeError> {
+        let (pending, pending_tokens) = query.pending();
+        let limit = truncation.max_tokens.min(self.options.max_sequence_tokens);
+        let special_tokens = self.num_special_pair();
+        let query_tokens = query.num_tokens();
+        let room = limit.saturating_sub(special_tokens + query_tokens);
+        let given = self.content(pending, document, usize::MAX, Side::Right)?;
+        let (fixed, own) = given.split_at(pending_tokens.min(given.len()));
+        if room == 0 && !own.is_empty() {
+            return Err(EncodeError::NoRoom {
+                query_tokens,
+                special_tokens,
+                limit,
+            });
+        }
+        let part_tokens = room.min(truncation.max_document_tokens.unwrap_or(room));
+        let windows = windows(own.len(), part_tokens, overlap)?;
+        let chunks = windows.into_iter().map(|start| {
+            let part = &own[start..own.len().min(start + part_tokens)];
+            let sequence = self.assemble_pair(&query.token_ids, &[fixed, part].concat())?;
+            Ok(Chunk {
+                token_ids: sequence.token_ids,
+                second_segment_start: sequence.second_segment_start,
+                start,
+                tokens: part.len(),
+            })
+        });
+        chunks.collect()
+    }
+
+    /// The parts of one text, `prompt` before each of them, as [`Tokenizer::encode_pair_chunks`].
+    ///
+    /// # Errors
+    /// The prompt leaves no room, the overlap is not below it, or the text cannot be tokenized.
+    pub fn encode_single_chunks(
+        &self,
+        prompt: &str,
+        content: &Content,
+        truncation: &TruncationOptions,
+        overlap: Option<usize>,
+    ) -> Result<Vec<Chunk>, EncodeError> {
+        let whole = TruncationOptions {
+            policy: OverlongPolicy::Error,
+            ..truncation.clone()
+        };
+        match self.encode_single(prompt, content, &whole) {
+            Ok(encoded) => {
+                let tokens = encoded.token_ids.len() - self.single.num_special();
+                return Ok(vec![Chunk {
+                    token_ids: encoded.token_ids,
+                    second_segment_start: encoded.second_segment_start,
+                    start: 0,
+                    tokens,
+                }]);
+            }
+            Err(EncodeError::TooLong { .. } | EncodeError::DocumentTooLong { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let limit = truncation.max_tokens.min(self.options.max_sequence_tokens);
+        let special_tokens = self.single.num_special();
+        let prompt_ids = self.encode_segment(prompt)?;
+        let own = self.content("", content, usize::MAX, Side::Right)?;
+        let room = limit.saturating_sub(special_tokens + prompt_ids.len());
+        if room == 0 {
+            return Err(EncodeError::NoRoom {
+                query_tokens: 0,
+                special_tokens: special_tokens + prompt_ids.len(),
+                limit,
+            });
+        }
+        let part_tokens = room.min(truncation.max_document_tokens.unwrap_or(room));
+        let windows = windows(own.len(), part_tokens, overlap)?;
+        let chunks = windows.into_iter().map(|start| {
+            let (part, _) = cut(&own[start..], part_tokens, Side::Right);
+            let text = [&prompt_ids, part].concat();
+            let sequence = self.single.assemble(&self.reference, &text, None)?;
+            Ok(Chunk {
+                token_ids: sequence.token_ids,
+                second_segment_start: sequence.second_segment_start,
+                start,
+                tokens: part.len(),
+            })
+        });
+        chunks.collect()
+    }
+}
+
+/// First tokens of the parts of `total` tokens, each of `part_tokens` or all there are.
+fn windows(
+    total: usize,
+    part_tokens: usize,
+    overlap: Option<usize>,
+) -> Result<Vec<usize>, EncodeError> {
+    if total <= part_tokens {
+        return Ok(vec![0]);
+    }
+    let overlap = overlap.unwrap_or(part_tokens / OVERLAP_SHARE);
+    if overlap >= part_tokens {
+        return Err(EncodeError::ChunkOverlap {
+            overlap,
+            room: part_tokens,
+        });
+    }
+    let last = total - part_tokens;
+    let mut starts: Vec<usize> = (0..last).step_by(part_tokens - overlap).collect();
+    starts.push(last);
+    Ok(starts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_cover_all_and_share_what_they_should() {
+        for total in 0..60 {
+            for part in 1..12 {
+                for overlap in 0..part {
+                    let starts = windows(total, part, Some(overlap)).unwrap();
+                    assert_eq!(starts[0], 0);
+                    for pair in starts.windows(2) {
+                        // Never less than asked for; the last one may share more.
+                        assert!(pair[1] > pair[0] && pair[0] + part >= pair[1] + overlap);
+                    }
+                    let end = starts[starts.len() - 1] + part;
+                    assert!(end == total || (starts.len() == 1 && end >= total));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_overlap_of_a_whole_chunk_is_refused() {
+        let error = windows(100, 10, Some(10)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "chunk_overlap_tokens=10 must be below the 10 tokens that a chunk may have"
+        );
+        assert_eq!(windows(10, 10, Some(10)), Ok(vec![0]));
+        assert_eq!(windows(20, 16, None), Ok(vec![0, 4]));
+    }
+}

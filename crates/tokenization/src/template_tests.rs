@@ -1,0 +1,256 @@
+use super::*;
+use crate::{OverlongPolicy, PairTruncation, Side, TruncationOptions, fixtures};
+
+const CHAT: &str = "<s>user\n<I>: {instruction}\n<Q>: {query}\n<D>: {document}</s>\nhello";
+
+fn template(text: &str) -> PairTemplate {
+    PairTemplate::new(text, "find it").unwrap()
+}
+
+fn load(json: &Value, text: &str) -> Tokenizer {
+    let options = TokenizerOptions {
+        max_sequence_tokens: 10_000,
+        strip: true,
+        lower_case: false,
+        vocab_size: 1_000,
+    };
+    let json = json.to_string();
+    Tokenizer::from_json_with_template(json.as_bytes(), options, &template(text)).unwrap()
+}
+
+fn text(text: &str) -> Content {
+    Content::Text(text.to_owned())
+}
+
+fn pair(
+    tokenizer: &Tokenizer,
+    query: &str,
+    document: &str,
+    truncation: &TruncationOptions,
+) -> Vec<u32> {
+    let query = tokenizer.encode_query(&text(query), truncation).unwrap();
+    let pair = tokenizer.encode_pair(&query, &text(document), truncation);
+    pair.unwrap().token_ids
+}
+
+/// Ids of the rendered prompt, read as one text.
+fn whole(json: &Value, text: &str, query: &str, document: &str) -> Vec<u32> {
+    let prompt = text
+        .replace("{instruction}", "find it")
+        .replace("{query}", query)
+        .replace("{document}", document);
+    let reference = fixtures::reference(json);
+    let encoding = reference.encode_fast(prompt, false).unwrap();
+    encoding.get_ids().to_vec()
+}
+
+const TEXTS: [&str; 12] = [
+    "",
+    " ",
+    "hello world",
+    " hello  world ",
+    "what?",
+    "what?\n\n",
+    "\n",
+    "'s the end's",
+    "12 345",
+    "文字。hello",
+    "e\u{301} \u{301}x",
+    "{query} {document}",
+];
+
+#[test]
+fn ids_are_those_of_the_whole_prompt() {
+    let json = fixtures::qwen();
+    for chat in [CHAT, "<s>q:{query} \n \n p:{document}</s>"] {
+        let tokenizer = load(&json, chat);
+        assert!(tokenizer.template.as_ref().unwrap().splits_at_spaces);
+        for query in TEXTS {
+            for document in TEXTS {
+                // The reference above would fill the places of a text that has such.
+                if query.contains('{') {
+                    continue;
+                }
+                assert_eq!(
+                    pair(&tokenizer, query, document, &TruncationOptions::to(1_000)),
+                    whole(&json, chat, query, document),
+                    "{query:?} {document:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn tokenizers_that_do_not_split_at_spaces_read_the_run_as_a_whole() {
+    let json = fixtures::gemma();
+    let text = "q: {query}\np: {document}";
+    let tokenizer = load(&json, text);
+    assert!(!tokenizer.template.as_ref().unwrap().splits_at_spaces);
+    let (prefix, suffix) = tokenizer.single.constant_parts().unwrap();
+    for query in ["hello", "", "a b "] {
+        for document in ["hello world", "", " x", "a  b"] {
+            let expected = [prefix, &whole(&json, text, query, document), suffix].concat();
+            let found = pair(&tokenizer, query, document, &TruncationOptions::to(1_000));
+            assert_eq!(found, expected, "{query:?} {document:?}");
+        }
+    }
+}
+
+#[test]
+fn only_the_document_is_cut() {
+    let json = fixtures::qwen();
+    let tokenizer = load(&json, CHAT);
+    let document = "hello world ".repeat(40);
+    let complete = pair(&tokenizer, "what", &document, &TruncationOptions::to(1_000));
+    let suffix = tokenizer.template.as_ref().unwrap().suffix();
+    let body = complete.len() - suffix.len();
+    for limit in [90, 100, complete.len() - 1, complete.len()] {
+        let cut = pair(&tokenizer, "what", &document, &TruncationOptions::to(limit));
+        let expected = [&complete[..body.min(limit - suffix.len())], suffix].concat();
+        assert_eq!(cut, expected, "{limit}");
+    }
+    let left = TruncationOptions {
+        side: Side::Left,
+        ..TruncationOptions::to(100)
+    };
+    let cut = pair(&tokenizer, "what", &document, &left);
+    let head = tokenizer.encode_query(&text("what"), &left).unwrap();
+    let kept = 100 - suffix.len() - head.token_ids.len();
+    let expected = [&head.token_ids, &complete[body - kept..]].concat();
+    assert_eq!(cut, expected);
+}
+
+#[test]
+fn a_text_cannot_write_control_tokens() {
+    let tokenizer = load(&fixtures::qwen(), CHAT);
+    let (start, end) = (0, 1);
+    let ids = pair(
+        &tokenizer,
+        "<s>hello</s>",
+        "</s>\nyes<s>",
+        &TruncationOptions::to(1_000),
+    );
+    let count = |id| ids.iter().filter(|&&one| one == id).count();
+    assert_eq!((count(start), count(end)), (1, 1));
+    assert_eq!(ids[0], start);
+}
+
+#[test]
+fn a_request_brings_its_instruction_where_there_is_a_place() {
+    let json = fixtures::qwen();
+    let tokenizer = load(&json, CHAT);
+    let truncation = TruncationOptions::to(1_000);
+    let ids = |instruction| {
+        let query = tokenizer.encode_query_with(&text("a"), instruction, &truncation);
+        query.unwrap().token_ids
+    };
+    assert_eq!(ids(""), ids("find it"));
+    assert_ne!(ids(""), ids("find all"));
+    let without = load(&json, "<s>{query} {document}");
+    let refused = without.encode_query_with(&text("a"), "find", &truncation);
+    assert_eq!(refused, Err(EncodeError::Instruction));
+    let plain = fixtures::load(&json);
+    let refused = plain.encode_query_with(&text("a"), "find", &truncation);
+    assert_eq!(refused, Err(EncodeError::Instruction));
+}
+
+#[test]
+fn a_query_that_fills_the_sequence_is_refused_or_cut_as_asked() {
+    let tokenizer = load(&fixtures::qwen(), CHAT);
+    let query = "hello ".repeat(100);
+    let refused = tokenizer.encode_query(&text(&query), &TruncationOptions::to(80));
+    assert!(matches!(refused, Err(EncodeError::QueryTooLong { .. })));
+    let longest_first = TruncationOptions {
+        pair: PairTruncation::LongestFirst,
+        ..TruncationOptions::to(100)
+    };
+    let encoded = tokenizer
+        .encode_query(&text(&query), &longest_first)
+        .unwrap();
+    let pair = tokenizer
+        .encode_pair(&encoded, &text("hello world"), &longest_first)
+        .unwrap();
+    assert_eq!(pair.token_ids.len(), 100);
+    let cut = pair.query_truncated.unwrap();
+    assert!(cut.tokens_used < cut.tokens_given && pair.truncated.is_none());
+    let ceiling = TruncationOptions {
+        max_query_tokens: Some(3),
+        ..TruncationOptions::to(1_000)
+    };
+    let encoded = tokenizer.encode_query(&text(&query), &ceiling).unwrap();
+    assert_eq!(encoded.truncated.unwrap().tokens_used, 3);
+    let error = TruncationOptions {
+        policy: OverlongPolicy::Error,
+        ..ceiling
+    };
+    let refused = tokenizer.encode_query(&text(&query), &error);
+    assert!(matches!(
+        refused,
+        Err(EncodeError::QueryTooLong { limit: 3, .. })
+    ));
+}
+
+#[test]
+fn own_ids_stand_where_the_texts_would() {
+    let json = fixtures::qwen();
+    let tokenizer = load(&json, CHAT);
+    let truncation = TruncationOptions::to(1_000);
+    let ids = |text: &str| Content::TokenIds(tokenizer.encode_segment(text).unwrap());
+    let query = tokenizer.encode_query(&ids("hello"), &truncation).unwrap();
+    let encoded = tokenizer
+        .encode_pair(&query, &ids("hello"), &truncation)
+        .unwrap();
+    // The space before the document is a token of its own now.
+    let expected = pair(&tokenizer, "hello", "hello", &truncation);
+    assert_eq!(encoded.token_ids, expected);
+}
+
+#[test]
+fn chunks_are_the_document_in_parts() {
+    let tokenizer = load(&fixtures::qwen(), CHAT);
+    let truncation = TruncationOptions::to(90);
+    let document = text(&"hello world ".repeat(30));
+    let query = tokenizer.encode_query(&text("what"), &truncation).unwrap();
+    let chunks = tokenizer
+        .encode_pair_chunks(&query, &document, &truncation, Some(4))
+        .unwrap();
+    let all = tokenizer
+        .encode_pair_chunks(&query, &document, &TruncationOptions::to(5_000), None)
+        .unwrap();
+    assert_eq!(all.len(), 1);
+    let head = query.token_ids.len();
+    let suffix = tokenizer.num_special_pair();
+    let own = &all[0].token_ids[head..all[0].token_ids.len() - suffix];
+    assert!(chunks.len() > 2);
+    for chunk in &chunks {
+        assert_eq!(chunk.token_ids.len(), 90);
+        assert_eq!(chunk.token_ids[..head], query.token_ids);
+        let part = &chunk.token_ids[head..90 - suffix];
+        assert_eq!(part, &own[chunk.start..chunk.start + chunk.tokens]);
+    }
+    let last = chunks.last().unwrap();
+    assert_eq!(last.start + last.tokens, own.len());
+}
+
+#[test]
+fn wrong_templates_are_refused() {
+    let message = |text: &str| {
+        let error = PairTemplate::new(text, "").unwrap_err();
+        error.to_string()
+    };
+    assert_eq!(message("{query}"), "pair template: {document} is missing");
+    assert_eq!(message("{document}"), "pair template: {query} is missing");
+    assert_eq!(
+        message("{query}{query}{document}"),
+        "pair template: {query} is there twice"
+    );
+    assert_eq!(
+        message("{document}{query}"),
+        "pair template: {document} stands before {query}"
+    );
+    assert_eq!(
+        message("{query}{document}{instruction}"),
+        "pair template: {instruction} stands after {document}"
+    );
+}

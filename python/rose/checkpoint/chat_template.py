@@ -1,0 +1,95 @@
+"""A chat template that knows the roles `query` and `document`, as a template of pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rose.checkpoint.json_object import JsonObject
+from rose.config import Templates
+from rose.errors import ModelLoadError
+
+_FILE = "chat_template.jinja"
+_QUERY, _DOCUMENT, _INSTRUCTION = "{query}", "{document}", "{instruction}"
+
+
+def read_pair_template(
+    transformer: Path, tokenizer_config: JsonObject, options: JsonObject, instruction: str | None
+) -> Templates | None:
+    """The template of pairs that a cross-encoder's chat template makes.
+
+    It is rendered with the places as texts, as sentence-transformers renders it with texts: one
+    message of the role `query`, one of `document`, an instruction as the system's message.
+
+    Args:
+        transformer: Directory of the tokenizer.
+        tokenizer_config: `tokenizer_config.json`, where older checkpoints have the template.
+        options: The transformer module's own options, which may hold arguments for the template.
+        instruction: The model's default prompt, if it names one.
+
+    Returns:
+        None where there is no chat template, or it has no such roles.
+
+    Raises:
+        ModelLoadError: the template cannot be rendered.
+    """
+    source = _source(transformer, tokenizer_config)
+    if source is None or "query" not in source or "document" not in source:
+        return None
+    arguments = options.child("processing_kwargs").child("chat_template").values
+    tokens = {
+        name: value
+        for name, value in tokenizer_config.values.items()
+        if name.endswith("_token") and isinstance(value, str)
+    }
+    structured = any(f"content{mark}" in source for mark in ("[0]", " is iterable", " is string"))
+    without = _render(source, structured, {**tokens, **arguments}, None)
+    if _QUERY not in without or _DOCUMENT not in without:
+        return None
+    instructed = _render(source, structured, {**tokens, **arguments}, _INSTRUCTION)
+    if _INSTRUCTION not in instructed or _QUERY not in instructed:
+        return Templates(pair=without)
+    return Templates(
+        pair=instructed, default_instruction=instruction or _difference(without, instructed)
+    )
+
+
+def _source(transformer: Path, tokenizer_config: JsonObject) -> str | None:
+    path = transformer / _FILE
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    found = tokenizer_config.values.get("chat_template")
+    if isinstance(found, list):
+        named = {entry.get("name"): entry.get("template") for entry in found}
+        found = named.get("reranker") or named.get("default")
+    return found if isinstance(found, str) else None
+
+
+def _render(source: str, structured: bool, arguments: dict[str, Any], system: str | None) -> str:
+    from jinja2 import TemplateError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def refuse(message: str) -> NoReturn:
+        raise TemplateError(message)
+
+    roles = [("system", system)] if system is not None else []
+    roles += [("query", _QUERY), ("document", _DOCUMENT)]
+    messages = [
+        {"role": role, "content": [{"type": "text", "text": text}] if structured else text}
+        for role, text in roles
+    ]
+    # As transformers sets it up: these decide which white space stays.
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = refuse
+    try:
+        return environment.from_string(source).render(messages=messages, **arguments)
+    except TemplateError as error:
+        raise ModelLoadError(f"chat template: {error}") from error
+
+
+def _difference(without: str, instructed: str) -> str:
+    """What stands in `without` where `instructed` has its instruction; empty if they differ more."""
+    before, _, after = instructed.partition(_INSTRUCTION)
+    if without.startswith(before) and without.endswith(after):
+        return without[len(before) : len(without) - len(after)]
+    return ""

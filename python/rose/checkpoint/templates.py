@@ -1,0 +1,162 @@
+"""Prompts around queries and documents: what the directory says, what is built in, what is asked."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, replace
+
+from rose.config import EngineConfig, Task, Templates
+from rose.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_WEB_SEARCH = "Given a web search query, retrieve relevant passages that answer the query"
+
+# The model card has two layouts: its transformers example joins the three lines of the user's turn
+# with one newline, its vLLM example puts an empty line between them. This is the first: the card's
+# own code for the model as published, which users compare scores with. The other one is
+# `--pair-template` away.
+_QWEN3_RERANKER = (
+    "<|im_start|>system\n"
+    "Judge whether the Document meets the requirements based on the Query and the Instruct "
+    'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n'
+    "<|im_start|>user\n"
+    "<Instruct>: {instruction}\n"
+    "<Query>: {query}\n"
+    "<Document>: {document}<|im_end|>\n"
+    "<|im_start|>assistant\n"
+    "<think>\n\n</think>\n\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """Templates of a family whose checkpoints do not bring their own."""
+
+    pattern: str
+    """Of names: a directory's or a hub id's last part, in lower case."""
+    templates: Templates
+
+
+BUILT_IN = {
+    "qwen3-reranker": BuiltIn(
+        r"qwen3-reranker", Templates(pair=_QWEN3_RERANKER, default_instruction=_WEB_SEARCH)
+    ),
+    "qwen3-embedding": BuiltIn(
+        r"qwen3-embedding",
+        Templates(query="Instruct: {instruction}\nQuery:{query}", default_instruction=_WEB_SEARCH),
+    ),
+    "e5": BuiltIn(
+        r"(multilingual-)?e5-(small|base|large)(-v2|-unsupervised)?$",
+        Templates(query="query: {query}", document="passage: {document}"),
+    ),
+    "e5-instruct": BuiltIn(
+        r"(multilingual-)?e5-\w+-instruct|e5-mistral",
+        Templates(query="Instruct: {instruction}\nQuery: {query}", default_instruction=_WEB_SEARCH),
+    ),
+    "bge-en": BuiltIn(
+        r"bge-(small|base|large)-en",
+        Templates(query="Represent this sentence for searching relevant passages: {query}"),
+    ),
+    "bge-zh": BuiltIn(
+        r"bge-(small|base|large)-zh",
+        Templates(query="为这个句子生成表示以用于检索相关文章：{query}"),
+    ),
+    "nomic": BuiltIn(
+        r"nomic-embed-text",
+        Templates(query="search_query: {query}", document="search_document: {document}"),
+    ),
+    "nemotron-embed": BuiltIn(
+        r"nemotron-embed|nv-embedqa",
+        Templates(query="query: {query}", document="passage: {document}"),
+    ),
+    "nemotron-rerank": BuiltIn(
+        r"nemotron-rerank|nv-rerankqa",
+        Templates(pair="question:{query} \n \n passage:{document}"),
+    ),
+}
+
+# How checkpoints write an instruction into their prompt of queries.
+_INSTRUCT = re.compile(r"Instruct: (?P<instruction>.*)\n(?P<query>Query: ?)")
+
+
+def find_templates(
+    config: EngineConfig,
+    task: Task,
+    name: str,
+    prompts: dict[str, str],
+    pair: Templates | None,
+) -> Templates:
+    """The templates of a model.
+
+    Options win over what the directory says (`pair`, from a chat template, and `prompts`), which
+    wins over the built-in set for the model's name.
+
+    Raises:
+        ConfigError: an option names no built-in set, or does not fit the model's task.
+    """
+    found = _start(config, task, name, prompts, pair)
+    for option, value in (
+        ("pair_template", config.pair_template),
+        ("query_template", config.query_template),
+        ("document_template", config.document_template),
+    ):
+        if value is None:
+            continue
+        if (option == "pair_template") == (task == "embed"):
+            raise ConfigError(f"{option} does not fit this model, whose task is {task}")
+        found = replace(found, **{option.removesuffix("_template"): value})
+    if config.instruction is not None:
+        if "{instruction}" not in found.pair + found.query:
+            raise ConfigError("instruction is given, but no template has a place {instruction}")
+        found = replace(found, default_instruction=config.instruction)
+    return found
+
+
+def _start(
+    config: EngineConfig,
+    task: Task,
+    name: str,
+    prompts: dict[str, str],
+    pair: Templates | None,
+) -> Templates:
+    if config.template == "none":
+        return Templates()
+    if config.template != "auto":
+        if config.template not in BUILT_IN:
+            raise ConfigError(
+                f"template must be auto, none or one of {', '.join(BUILT_IN)}, "
+                f"got {config.template!r}"
+            )
+        return _for_task(BUILT_IN[config.template].templates, task)
+    if task != "embed" and pair is not None:
+        return pair
+    if task == "embed" and any(prompts.values()):
+        return _from_prompts(prompts)
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    for built_in, entry in BUILT_IN.items():
+        templates = _for_task(entry.templates, task)
+        if re.search(entry.pattern, last) and templates != Templates():
+            logger.info(
+                "built-in templates %s, by the model's name; --template none for none", built_in
+            )
+            return templates
+    return Templates()
+
+
+def _for_task(templates: Templates, task: Task) -> Templates:
+    if (task == "embed") == (templates.pair == ""):
+        return templates
+    return Templates()
+
+
+def _from_prompts(prompts: dict[str, str]) -> Templates:
+    """Named prompts stay what they are; one with an instruction in it gets a place for another."""
+    match = _INSTRUCT.fullmatch(prompts.get("query", ""))
+    if match is None:
+        return Templates()
+    return Templates(
+        query=f"Instruct: {{instruction}}\n{match['query']}{{query}}",
+        default_instruction=match["instruction"],
+    )

@@ -1,0 +1,149 @@
+"""The same model in sentence-transformers or transformers, which are imported only here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from rose.checks.scorer import Role, Vectors, similarities
+from rose.config import ModelInfo
+from rose.errors import ConfigError
+
+
+class Reference(Protocol):
+    """What another implementation gives."""
+
+    name: str
+    """Such as `sentence-transformers 6.2.0`."""
+
+    def vectors(self, texts: Sequence[str], role: Role = "") -> Vectors:
+        """Embeddings [texts, dimensions] with the prompt that the directory has for the role."""
+
+    def scores(self, query: str, documents: Sequence[str]) -> Vectors:
+        """Calibrated scores [documents]."""
+
+
+def load_reference(directory: Path, info: ModelInfo) -> Reference:
+    """Loads the directory in float32 on CPU.
+
+    Raises:
+        ConfigError: the packages are not installed.
+    """
+    try:
+        import sentence_transformers
+    except ImportError as error:
+        raise ConfigError(
+            "a check needs sentence-transformers: pip install sentence-transformers"
+        ) from error
+    name = f"sentence-transformers {sentence_transformers.__version__}"
+    if info.task == "embed":
+        return _Embedder(directory, info, name)
+    if info.templates.pair:
+        return _Prompted(directory, info)
+    return _CrossEncoder(directory, info, name)
+
+
+class _Embedder:
+    def __init__(self, directory: Path, info: ModelInfo, name: str) -> None:
+        from sentence_transformers import SentenceTransformer
+
+        self.name = name
+        self._similarity = info.similarity
+        self._model: Any = SentenceTransformer(str(directory), device="cpu")
+        self._model.float()
+
+    def vectors(self, texts: Sequence[str], role: Role = "") -> Vectors:
+        encode = {
+            "query": self._model.encode_query,
+            "document": self._model.encode_document,
+            "": self._model.encode,
+        }[role]
+        return np.asarray(encode(list(texts), show_progress_bar=False), np.float64)
+
+    def scores(self, query: str, documents: Sequence[str]) -> Vectors:
+        query_vector = self.vectors([query], "query")[0]
+        return similarities(self._similarity, query_vector, self.vectors(documents, "document"))
+
+
+class _CrossEncoder:
+    def __init__(self, directory: Path, info: ModelInfo, name: str) -> None:
+        from sentence_transformers import CrossEncoder
+
+        self.name = name
+        self._info = info
+        self._model: Any = CrossEncoder(
+            str(directory), device="cpu", max_length=info.max_sequence_tokens
+        )
+        self._model.float()
+
+    def vectors(self, texts: Sequence[str], role: Role = "") -> Vectors:
+        raise NotImplementedError("a cross-encoder has no vectors")
+
+    def scores(self, query: str, documents: Sequence[str]) -> Vectors:
+        pairs = [(query, document) for document in documents]
+        several = self._info.output_width > 1
+        options = {"apply_softmax": True} if self._info.activation == "softmax" else {}
+        found = np.asarray(
+            self._model.predict(pairs, show_progress_bar=False, **options), np.float64
+        )
+        return found[:, self._info.positive_label] if several else found
+
+
+class _Prompted:
+    """A model that reads a prompt: the prompt as text, tokenized and run by transformers alone."""
+
+    def __init__(self, directory: Path, info: ModelInfo) -> None:
+        import transformers
+
+        self.name = f"transformers {transformers.__version__}"
+        self._info = info
+        self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(directory)
+        self._is_causal = info.architecture.endswith("ForCausalLM")
+        kind = (
+            transformers.AutoModelForCausalLM
+            if self._is_causal
+            else transformers.AutoModelForSequenceClassification
+        )
+        self._model: Any = kind.from_pretrained(directory, dtype=torch.float32).eval()
+
+    def vectors(self, texts: Sequence[str], role: Role = "") -> Vectors:
+        raise NotImplementedError("a cross-encoder has no vectors")
+
+    def scores(self, query: str, documents: Sequence[str]) -> Vectors:
+        return np.array([self._score(query, document) for document in documents])
+
+    @torch.inference_mode()
+    def _score(self, query: str, document: str) -> float:
+        logits = self._model(torch.tensor([self._ids(query, document)])).logits
+        info = self._info
+        if self._is_causal:
+            yes, no = (self._tokenizer.convert_tokens_to_ids(token) for token in ("yes", "no"))
+            both = logits[0, -1, [no, yes]].double()
+            if info.activation == "identity":
+                return float(both[1] - both[0])
+            return float(torch.softmax(both, 0)[1])
+        row = logits[0].double()
+        if info.activation == "softmax":
+            row = torch.softmax(row, 0)
+        elif info.activation == "sigmoid":
+            row = torch.sigmoid(row)
+        return float(row[info.positive_label])
+
+    def _ids(self, query: str, document: str) -> list[int]:
+        """Prefix, body and suffix apart, as model cards do it; only the body is cut."""
+        template = self._info.templates
+        before, after = template.pair.split("{document}")
+        before = before.replace("{instruction}", template.default_instruction)
+        before = before.replace("{query}", query)
+        is_complete = before.startswith(tuple(self._tokenizer.all_special_tokens))
+        special = not is_complete
+        suffix = self._tokenizer.encode(after, add_special_tokens=False) if after else []
+        room = self._info.max_sequence_tokens - len(suffix)
+        body: list[int] = self._tokenizer.encode(
+            before + document, add_special_tokens=special, truncation=True, max_length=room
+        )
+        return body + list(suffix)

@@ -1,0 +1,24 @@
+"""Every family as a checkpoint on disk, float32 on CPU, against the reference libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("sentence_transformers")
+
+from model_parity import compare
+from model_parity_cases import CASES, Case
+
+TOLERANCE = 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_equals_reference(case: Case, tmp_path: Path) -> None:
+    result = compare(case, tmp_path / "model")
+    assert result.difference <= TOLERANCE
+    assert result.alone <= TOLERANCE
+    assert result.same_order
