@@ -122,6 +122,11 @@ impl Tokenizer {
         self.fast.as_ref().map_or("tokenizers", FastTokenizer::name)
     }
 
+    /// Whether one of our own encoders makes the token ids.
+    pub(crate) fn is_fast(&self) -> bool {
+        self.fast.is_some()
+    }
+
     /// Special tokens of a single text.
     #[must_use]
     pub fn num_special_single(&self) -> usize {
@@ -244,16 +249,17 @@ impl Tokenizer {
         } else {
             text
         };
-        let limit = match side {
-            // One more than can be used shows that there is more.
-            Side::Right => usable.saturating_add(1),
-            Side::Left => usize::MAX,
-        };
-        if let (Some(rule), Side::Right) = (self.prefix_rule, side) {
+        // Longer texts are not read to their end where that changes nothing but the count.
+        let mut min_bytes = usable
+            .saturating_mul(PREFIX_BYTES_PER_TOKEN)
+            .max(PREFIX_MIN_BYTES);
+        if side == Side::Left || min_bytes > text.len() / 2 {
+            return self.tokenize(text, usize::MAX, token_ids);
+        }
+        // One more than can be used shows that there is more.
+        let limit = usable.saturating_add(1);
+        if let Some(rule) = self.prefix_rule {
             // Longer and longer beginnings, until reading the rest costs no more than another try.
-            let mut min_bytes = usable
-                .saturating_mul(PREFIX_BYTES_PER_TOKEN)
-                .max(PREFIX_MIN_BYTES);
             while min_bytes <= text.len() / 2 {
                 let Some(end) = rule.prefix_end(text, min_bytes) else {
                     break;
