@@ -39,9 +39,8 @@ DTYPES = ("float32", "bfloat16")
 @contextmanager
 def server(model: str, dtype: str) -> Iterator[rose.Client]:
     command = [sys.executable, "-m", "rose.cli", "serve", model, "--dtype", dtype]
-    process = subprocess.Popen(
-        [*command, "--grpc-address", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
-    )
+    command += ["--grpc-address", "127.0.0.1:0", "--http-address", "off"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         ready = dict(part.split("=", 1) for part in process.stdout.readline().split()[1:])

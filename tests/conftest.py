@@ -35,6 +35,11 @@ class RunningServer:
         return self._word("grpc")
 
     @property
+    def http(self) -> str:
+        """`http://HOST:PORT` of the gateway."""
+        return f"http://{self._word('http')}"
+
+    @property
     def model(self) -> str:
         return self._word("model")
 
@@ -57,7 +62,8 @@ Serve = Callable[..., AbstractContextManager[RunningServer]]
 def rose_environment(**more: str) -> dict[str, str]:
     """The environment without options of another server, and without a model hub."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROSE_")}
-    return inherited | {"HF_HUB_OFFLINE": "1"} | more
+    # A port that is always the same would collide: tests of HTTP name their own.
+    return inherited | {"HF_HUB_OFFLINE": "1", "ROSE_SERVE_HTTP_ADDRESS": "off"} | more
 
 
 @pytest.fixture(scope="session")

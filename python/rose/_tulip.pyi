@@ -1,10 +1,11 @@
-"""The native part: Tulip, the gRPC server, on threads of its own inside this process."""
+"""The native part: Tulip, the gRPC server, and Ivy, the HTTP gateway, on threads of their own."""
 
 from collections.abc import Callable
 from typing import Literal, final
 
 from rose.config import EngineConfig, ModelInfo, ServeConfig
 from rose.engine.engine import Engine
+from rose.http_config import HttpConfig, ReplicasConfig
 
 __version__: str
 
@@ -24,7 +25,9 @@ def init_logging(level: str, log_format: str) -> bool:
 
 @final
 class Server:
-    """A gRPC server on its port. It answers UNAVAILABLE until an engine runs.
+    """A gRPC server on its port, with an HTTP gateway on another where the configuration has one.
+
+    Both answer UNAVAILABLE, 503 over HTTP, until an engine runs.
 
     All methods release the interpreter while they wait.
     """
@@ -42,6 +45,10 @@ class Server:
     @property
     def address(self) -> str:
         """`HOST:PORT` where it listens, with the port that the system chose."""
+
+    @property
+    def http_address(self) -> str | None:
+        """The same of the HTTP gateway; None without one."""
 
     def run_engine(self, engine: Engine, on_serving: Callable[[], object]) -> None:
         """Serves `engine`, and runs its steps on the calling thread until `shutdown`.
@@ -73,6 +80,39 @@ class Server:
 
         Raises:
             ValueError: `timeout` is no duration; the server goes on.
+            BaseException: what a signal's handler raised; it has stopped all the same.
+        """
+
+@final
+class Gateway:
+    """An HTTP gateway on its port, in front of remote replicas.
+
+    All methods release the interpreter while they wait.
+    """
+
+    def __init__(self, config: HttpConfig, replicas: ReplicasConfig) -> None:
+        """Takes the port and begins to look for the replicas.
+
+        Raises:
+            ValueError: an option cannot be; the message begins with its name.
+            OSError: the port is taken or the address is not ours.
+        """
+
+    @property
+    def address(self) -> str:
+        """`HOST:PORT` where it listens, with the port that the system chose."""
+
+    def wait_ready(self, timeout: float) -> bool:
+        """Waits until some model can be asked for, at most `timeout` seconds; returns whether."""
+
+    def shutdown(self, timeout: float | None = None) -> bool:
+        """Drains, then stops. Waits up to `timeout` seconds (`drain_timeout` if None).
+
+        Returns:
+            Whether all requests in flight had ended by themselves.
+
+        Raises:
+            ValueError: `timeout` is no duration; the gateway goes on.
             BaseException: what a signal's handler raised; it has stopped all the same.
         """
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from rose.errors import ConfigError
+from rose.http_config import HttpConfig, check_address
 
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 Task = Literal["embed", "score", "classify"]
@@ -148,16 +149,13 @@ class ServeConfig:
     spin_us: int | None = None
     """Microseconds that two threads stay awake after a request or a step, so that the next need
     not wake them; costs up to two busy cores. None = 2000 on a GPU host with 8 cores, else 0."""
+    http: HttpConfig | None = None
+    """The HTTP gateway in the same process; None = gRPC only. `rose serve` has one by default."""
     log_level: LogLevel = "info"
     log_format: LogFormat = "text"
 
     def __post_init__(self) -> None:
-        host, colon, port = self.grpc_address.rpartition(":")
-        if not (host and colon and port.isascii() and port.isdigit() and int(port) < 65536):
-            raise ConfigError(
-                "grpc_address must be HOST:PORT with a port from 0 to 65535, "
-                f"got {self.grpc_address!r}"
-            )
+        check_address("grpc_address", self.grpc_address)
         _one_of("log_level", self.log_level, get_args(LogLevel))
         _one_of("log_format", self.log_format, get_args(LogFormat))
         for name, highest in (

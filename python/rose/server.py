@@ -1,4 +1,4 @@
-"""A model behind gRPC, in this process: start, signals, and the order of stopping."""
+"""A model behind gRPC and HTTP, in this process: start, signals, and the order of stopping."""
 
 from __future__ import annotations
 
@@ -72,6 +72,11 @@ class Server:
     def address(self) -> str:
         """`HOST:PORT` where it listens, with the port that the system chose."""
         return self._native.address
+
+    @property
+    def http_address(self) -> str | None:
+        """`HOST:PORT` where HTTP is answered; None without it."""
+        return self._native.http_address
 
     def start(self, engine: Engine | Callable[[], Engine]) -> Engine:
         """Serves an engine on a thread of its own; returns it once calls are answered.
@@ -211,7 +216,8 @@ def serve(
 ) -> int:
     """Serves a model until SIGINT or SIGTERM, on the main thread. What `rose serve` does.
 
-    When it serves it prints one line on stdout: `ready grpc=HOST:PORT model=NAME`.
+    When it serves it prints one line on stdout: `ready grpc=HOST:PORT model=NAME`, with
+    `http=HOST:PORT` in between where `config.http` is given.
 
     Args:
         model: directory, hub id or `demo`.
@@ -240,7 +246,8 @@ def serve(
             # Nothing is in flight, and the thread that loads cannot be interrupted.
             sys.stdout.flush()
             os._exit(0)
-        print(f"ready grpc={server.address} model={engine.info.name}", flush=True)  # noqa: T201
+        http = f" http={server.http_address}" if server.http_address else ""
+        print(f"ready grpc={server.address}{http} model={engine.info.name}", flush=True)  # noqa: T201
         if on_ready is not None:
             on_ready(server, engine)
         try:

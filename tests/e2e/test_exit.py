@@ -283,6 +283,7 @@ def test_rose_serve_ends_with_status_1_when_its_device_breaks() -> None:
         rose_server.Server.start = start_and_ask
 
         sys.argv = ["rose", "serve", "demo", "--grpc-address", "127.0.0.1:0"]
+        sys.argv += ["--http-address", "off"]
         sys.exit(main())
         """,
         prelude="",

@@ -28,7 +28,7 @@ def rose(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         timeout=120,
-        env=os.environ | {"HF_HUB_OFFLINE": "1"} | environment,
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "ROSE_SERVE_HTTP_ADDRESS": "off"} | environment,
         check=False,
     )
 

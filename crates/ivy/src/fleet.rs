@@ -107,14 +107,16 @@ impl Fleet {
 impl std::fmt::Debug for Fleet {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut debug = formatter.debug_struct("Fleet");
-        debug.field("replicas", &self.load()).finish_non_exhaustive()
+        debug
+            .field("replicas", &self.load())
+            .finish_non_exhaustive()
     }
 }
 
 impl Drop for Fleet {
     fn drop(&mut self) {
         self.stop.cancel();
-        self.registry.set_replicas(Vec::new());
+        self.registry.set_replicas(&[]);
     }
 }
 
@@ -159,3 +161,8 @@ impl Backend for Fleet {
         replicas.iter().map(|replica| replica.load()).collect()
     }
 }
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

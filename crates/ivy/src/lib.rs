@@ -17,8 +17,10 @@
 //! | `fleet*.rs`, `replica*.rs`, `balancer*.rs`, `split*.rs`, `retry*.rs`, `hedge*.rs`, `resolve*.rs` | the remote back end | `server` |
 //! | `job.rs`, `encode.rs` | score and embed jobs, tokenization | `api` |
 //! | `api/*` | one dialect in one file | `server` |
+//! | `page.rs`, `activity.rs` | the page at `/` and what its charts count | `server`, `api/status.rs` |
 //! | `server.rs`, `config.rs`, `error.rs` | HTTP around it | `main.rs`, the extension module |
 
+mod activity;
 pub mod api;
 mod auth;
 pub mod backend;
@@ -35,6 +37,7 @@ mod layers;
 pub mod local;
 pub mod metrics;
 pub mod model;
+mod page;
 mod replica;
 mod resolve;
 mod retry;

@@ -127,7 +127,7 @@ impl Replica {
             return None;
         }
         let connection = Arc::clone(state.connection.as_ref()?);
-        state.load.sent(tokens);
+        state.load.sent(Instant::now(), tokens);
         let outstanding = state.load.outstanding_tokens();
         drop(state);
         metrics::outstanding(&self.label, outstanding);

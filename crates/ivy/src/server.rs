@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use axum::Router;
@@ -15,6 +16,9 @@ use crate::config::{ConfigError, GatewayConfig};
 use crate::connection::{Listening, Stop, accept};
 use crate::gateway::Gateway;
 use crate::{layers, tls};
+
+/// How often somebody who waits for the end is asked whether he still does.
+const LOOK_UP_TIME: Duration = Duration::from_millis(100);
 
 /// Why the gateway cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +120,33 @@ impl Server {
     pub fn begin_drain(&self) {
         self.stop.gracefully.cancel();
         self.connections.close();
+    }
+
+    /// As [`Server::shutdown`] for a thread outside of the runtime, but asks now and then whether
+    /// to wait any longer; on `false` it ends at once what is left.
+    pub fn shutdown_while(
+        &self,
+        runtime: &Handle,
+        grace: Duration,
+        patient: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        self.begin_drain();
+        let connections = self.connections.clone();
+        let (done, result) = mpsc::sync_channel(1);
+        runtime.spawn(async move {
+            let clean = timeout(grace, connections.wait()).await.is_ok();
+            // Nobody may be waiting any longer.
+            let _ = done.send(clean);
+        });
+        let clean = loop {
+            match result.recv_timeout(LOOK_UP_TIME) {
+                Ok(clean) => break clean,
+                Err(RecvTimeoutError::Timeout) if patient() => {}
+                Err(_) => break false,
+            }
+        };
+        self.stop.now.cancel();
+        clean
     }
 
     /// Drains, waits up to `grace` for the requests in flight, then ends whatever is left.

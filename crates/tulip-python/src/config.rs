@@ -10,6 +10,7 @@ use tulip::config::{SchedulerConfig, ServerConfig};
 use tulip::cost::CostModel;
 use tulip::engine::{Activation, ModelInfo, Prompts, Similarity, Task, Templates};
 
+use crate::gateway::PyHttpConfig;
 use crate::value_error;
 
 /// At this many tokens attention costs as much as the dense layers of a 0.6B model.
@@ -30,6 +31,7 @@ pub(crate) struct PyServeConfig {
     drain_timeout: f64,
     strict_model_name: bool,
     spin_us: Option<u64>,
+    pub(crate) http: Option<PyHttpConfig>,
 }
 
 /// The part of `rose.config.EngineConfig` that batching needs.
@@ -64,7 +66,7 @@ impl PyServeConfig {
         })?;
         let max_batch_tokens = limits.max_batch_tokens;
         Ok(ServerConfig {
-            grpc_address: resolve(&self.grpc_address)?,
+            grpc_address: resolve("grpc_address", &self.grpc_address)?,
             max_items_per_request: self.max_items_per_request,
             max_message_bytes: self.max_message_bytes,
             max_requests_per_stream: self.max_requests_per_stream,
@@ -89,15 +91,14 @@ impl PyServeConfig {
     }
 }
 
-fn resolve(address: &str) -> PyResult<SocketAddr> {
-    let mut addresses = address.to_socket_addrs().map_err(|error| {
-        value_error(format!(
-            "grpc_address: {address:?} is not HOST:PORT: {error}"
-        ))
-    })?;
+/// The first address that `HOST:PORT` stands for.
+pub(crate) fn resolve(option: &str, address: &str) -> PyResult<SocketAddr> {
+    let mut addresses = address
+        .to_socket_addrs()
+        .map_err(|error| value_error(format!("{option}: {address:?} is not HOST:PORT: {error}")))?;
     addresses
         .next()
-        .ok_or_else(|| value_error(format!("grpc_address: {address:?} has no address")))
+        .ok_or_else(|| value_error(format!("{option}: {address:?} has no address")))
 }
 
 /// `rose.config.BatchLayout`.

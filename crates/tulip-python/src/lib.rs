@@ -1,13 +1,15 @@
-//! `rose._tulip`: the Tulip server inside a Python process. Only translates.
+//! `rose._tulip`: the Tulip server and the Ivy gateway inside a Python process. Only translates.
 //!
 //! - [`config`]: dataclasses of `rose.config` to the structs of `tulip`
 //! - [`engine`]: a Python engine as a [`tulip::engine::Engine`]
+//! - [`gateway`]: the HTTP side of a server, and the class `Gateway`
 //! - [`server`]: the class `Server`
 //! - [`text_encoder`]: the class `TextEncoder`
 #![expect(unsafe_code, reason = "reads and writes buffers that Python allocated")]
 
 mod config;
 mod engine;
+mod gateway;
 mod server;
 mod text_encoder;
 
@@ -18,6 +20,8 @@ use pyo3::prelude::*;
 mod _tulip {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::gateway::PyGateway;
     #[pymodule_export]
     use crate::server::{PyServer, init_logging};
     #[pymodule_export]

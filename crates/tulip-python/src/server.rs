@@ -1,6 +1,7 @@
 //! The class `rose._tulip.Server`: a port from birth, an engine once it is loaded.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
@@ -12,6 +13,7 @@ use tulip::server::{ServeError, Server};
 
 use crate::config::{PyBatchLimits, PyModelInfo, PyServeConfig, default_spin};
 use crate::engine::{EngineParts, PyEngine};
+use crate::gateway::{PyHttpConfig, gateway_error};
 use crate::value_error;
 
 /// Sends logs to stderr. Returns false when they already go somewhere.
@@ -25,6 +27,8 @@ pub(crate) fn init_logging(level: &str, log_format: &str) -> PyResult<bool> {
 #[pyclass(name = "Server", module = "rose._tulip", frozen)]
 pub(crate) struct PyServer {
     server: Server,
+    /// Dropped before the threads that it runs on.
+    http: Option<ivy::Server>,
     scheduler: SchedulerConfig,
     names_spin: bool,
     drain_timeout: Duration,
@@ -45,13 +49,30 @@ impl PyServer {
     #[new]
     fn new(py: Python<'_>, config: PyServeConfig, engine_config: PyBatchLimits) -> PyResult<Self> {
         let names_spin = config.names_spin();
+        let mut config = config;
+        let http = config
+            .http
+            .take()
+            .map(PyHttpConfig::into_config)
+            .transpose()?;
         let config: ServerConfig = config.into_config(engine_config)?;
         let (scheduler, drain_timeout) = (config.scheduler.clone(), config.drain_timeout);
         let server = py
             .detach(|| Server::bind(config))
             .map_err(|error| serve_error(&error))?;
+        let http = match (http, server.runtime()) {
+            (Some(http), Some(runtime)) => {
+                let service = server.in_process();
+                let load = service.clone();
+                let backend = Arc::new(ivy::Local::new(service).with_load(move || load.load()));
+                let bound = py.detach(|| ivy::Server::bind(http, backend, &runtime));
+                Some(bound.map_err(|error| gateway_error(&error))?)
+            }
+            _ => None,
+        };
         Ok(Self {
             server,
+            http,
             scheduler,
             names_spin,
             drain_timeout,
@@ -64,6 +85,12 @@ impl PyServer {
     #[getter]
     fn address(&self) -> String {
         self.server.local_addr().to_string()
+    }
+
+    #[getter]
+    fn http_address(&self) -> Option<String> {
+        let http = self.http.as_ref()?;
+        Some(http.local_addr().to_string())
     }
 
     fn run_engine(
@@ -120,7 +147,12 @@ impl PyServer {
 
     fn begin_drain(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
-        py.detach(|| self.server.begin_drain());
+        py.detach(|| {
+            self.server.begin_drain();
+            if let Some(http) = &self.http {
+                http.begin_drain();
+            }
+        });
         Ok(())
     }
 
@@ -137,7 +169,15 @@ impl PyServer {
                 signals = Python::attach(|py| py.check_signals());
                 signals.is_ok()
             };
-            let clean = self.server.shutdown_while(grace, &mut patient);
+            let begun = Instant::now();
+            self.server.begin_drain();
+            // HTTP first: its answers leave on the threads of the server.
+            let http_clean = match (&self.http, self.server.runtime()) {
+                (Some(http), Some(runtime)) => http.shutdown_while(&runtime, grace, &mut patient),
+                _ => true,
+            };
+            let left = grace.saturating_sub(begun.elapsed());
+            let clean = self.server.shutdown_while(left, &mut patient) && http_clean;
             let dispatch = match &*self.engine.lock() {
                 EngineState::Running(dispatch) => dispatch.clone(),
                 EngineState::Absent | EngineState::Ended(_) => return clean,
@@ -184,7 +224,7 @@ impl Drop for EndOnDrop<'_> {
     }
 }
 
-fn seconds(name: &str, value: f64) -> PyResult<Duration> {
+pub(crate) fn seconds(name: &str, value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value)
         .map_err(|error| value_error(format!("{name}: {error}, is {value}")))
 }

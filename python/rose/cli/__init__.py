@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from rose.cli import check, demo, embed, info, score, serve
+from rose.cli import check, demo, embed, gateway, info, score, serve
 from rose.cli.failure import EXIT_REFUSED, EXIT_USAGE, fail
 from rose.cli.terminal import prepare_streams
 from rose.errors import EngineFailedError, RoseError
@@ -18,13 +18,14 @@ _UsageException: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="rose",
-    help="Reranking and embedding: a gRPC server for one model, and a client for it.",
+    help="Reranking and embedding: a gRPC and HTTP server for one model, and a client for it.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("serve")(serve.serve)
+app.command("gateway")(gateway.gateway)
 app.command("score")(score.score)
 app.command("embed")(embed.embed)
 app.command("info")(info.info)

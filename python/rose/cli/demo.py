@@ -41,7 +41,7 @@ def demo(
 ) -> int:
     """Starts a server, ranks ten documents over gRPC, prints the ranking, stops the server."""
     command = [sys.executable, "-m", "rose.cli", "serve", model]
-    command += ["--grpc-address", "127.0.0.1:0", "--log-level", "warn"]
+    command += ["--grpc-address", "127.0.0.1:0", "--http-address", "off", "--log-level", "warn"]
     # Options of another server in the environment are not the demo's.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ROSE_SERVE_")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:

@@ -1,4 +1,4 @@
-"""`rose serve`: one model behind gRPC."""
+"""`rose serve`: one model behind gRPC and HTTP."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ import typer
 from rose.cli.failure import UsageError
 from rose.config import EngineConfig, ServeConfig
 from rose.errors import ConfigError, EngineFailedError, RoseError
+from rose.http_config import HttpConfig
 
 # Options whose name differs from the field that they fill.
-_OPTION_OF_FIELD = {"served_name": "served_model_name"}
+_OPTION_OF_FIELD = {
+    "served_name": "served_model_name",
+    "api_keys": "api_key",
+    "cors_origins": "cors_origin",
+}
 
 
 def _option(help_text: str, name: str, *flags: str, **settings: Any) -> Any:  # noqa: ANN401
@@ -25,10 +30,13 @@ def _option(help_text: str, name: str, *flags: str, **settings: Any) -> Any:  # 
     return typer.Option(*flags, help=help_text, envvar=f"ROSE_SERVE_{name}", **settings)
 
 
-_FIELDS = {field.name for config in (EngineConfig, ServeConfig) for field in fields(config)}
+_FIELDS = {
+    field.name for config in (EngineConfig, ServeConfig, HttpConfig) for field in fields(config)
+} | {"http_address"}
 
 _ENGINE = EngineConfig()
 _SERVE = ServeConfig()
+_HTTP = HttpConfig()
 
 
 def serve(
@@ -43,6 +51,46 @@ def serve(
     grpc_address: Annotated[
         str, _option("Where to listen; port 0 takes any.", "GRPC_ADDRESS", metavar="HOST:PORT")
     ] = _SERVE.grpc_address,
+    http_address: Annotated[
+        str,
+        _option(
+            "Where to answer HTTP; port 0 takes any, off for none.",
+            "HTTP_ADDRESS",
+            metavar="HOST:PORT",
+        ),
+    ] = _HTTP.address,
+    api_key: Annotated[
+        list[str] | None,
+        _option(
+            "A key of which HTTP requests must carry one; repeatable.", "API_KEYS", metavar="KEY"
+        ),
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        _option(
+            "An origin that browsers may call from, or *; repeatable.",
+            "CORS_ORIGINS",
+            metavar="ORIGIN",
+        ),
+    ] = None,
+    tls_certificate: Annotated[
+        str | None, _option("Certificate chain of HTTP in PEM.", "TLS_CERTIFICATE", metavar="FILE")
+    ] = None,
+    tls_key: Annotated[
+        str | None, _option("Private key of HTTP in PEM.", "TLS_KEY", metavar="FILE")
+    ] = None,
+    request_timeout: Annotated[
+        float,
+        _option("Deadline of HTTP requests that bring none.", "REQUEST_TIMEOUT", metavar="SECONDS"),
+    ] = _HTTP.request_timeout,
+    auto_truncate: Annotated[
+        bool,
+        _option(
+            "Cut over-long inputs where TEI's and OpenAI's requests do not say.",
+            "AUTO_TRUNCATE",
+            "--auto-truncate/--no-auto-truncate",
+        ),
+    ] = _HTTP.auto_truncate,
     served_model_name: Annotated[
         str | None, _option("Name that clients see.", "SERVED_MODEL_NAME", metavar="NAME")
     ] = None,
@@ -220,10 +268,10 @@ def serve(
         str, _option("text or json.", "LOG_FORMAT", metavar="FORMAT")
     ] = _SERVE.log_format,
 ) -> int:
-    """Serves a model over gRPC until SIGINT or SIGTERM.
+    """Serves a model over gRPC and HTTP until SIGINT or SIGTERM.
 
-    When it serves it prints one line on stdout: `ready grpc=HOST:PORT model=NAME`. Logs go to
-    stderr.
+    When it serves it prints one line on stdout: `ready grpc=HOST:PORT http=HOST:PORT model=NAME`.
+    Logs go to stderr.
     """
     try:
         engine_config = EngineConfig(
@@ -250,6 +298,21 @@ def serve(
             revision=revision,
             served_name=served_model_name,
         )
+        http = None
+        if http_address != "off":
+            http = HttpConfig(
+                address=http_address,
+                api_keys=tuple(api_key or ()),
+                cors_origins=tuple(cors_origin or ()),
+                tls_certificate=tls_certificate,
+                tls_key=tls_key,
+                max_body_bytes=max_message_bytes,
+                max_items_per_request=max_items_per_request,
+                request_timeout=request_timeout,
+                drain_timeout=drain_timeout,
+                auto_truncate=auto_truncate,
+                tokenizer_threads=tokenizer_threads,
+            )
         serve_config = ServeConfig(
             grpc_address=grpc_address,
             max_items_per_request=max_items_per_request,
@@ -262,6 +325,7 @@ def serve(
             drain_timeout=drain_timeout,
             strict_model_name=strict_model_name,
             spin_us=spin_us,
+            http=http,
             log_level=log_level,  # type: ignore[arg-type]
             log_format=log_format,  # type: ignore[arg-type]
         )

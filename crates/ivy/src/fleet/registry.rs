@@ -55,6 +55,9 @@ pub(crate) struct Group {
     pub(crate) empty_since: Option<Instant>,
 }
 
+/// A replica and what it serves, or served last.
+type Member<'a> = (&'a Arc<Replica>, Arc<Model>);
+
 /// See the module.
 pub(crate) struct Registry {
     pub(crate) config: FleetConfig,
@@ -128,8 +131,8 @@ impl Registry {
     }
 
     /// Replaces the replicas; those that are in both lists stay as they are.
-    pub(crate) fn set_replicas(&self, replicas: Vec<Arc<Replica>>) {
-        let before = std::mem::replace(&mut *self.replicas.lock(), replicas.clone());
+    pub(crate) fn set_replicas(&self, replicas: &[Arc<Replica>]) {
+        let before = std::mem::replace(&mut *self.replicas.lock(), replicas.to_vec());
         for gone in before {
             if !replicas.iter().any(|replica| Arc::ptr_eq(replica, &gone)) {
                 tracing::info!(replica = &**gone.label(), "replica is gone from its name");
@@ -148,8 +151,12 @@ impl Registry {
         // What failed on an earlier connection says nothing of this one.
         if current {
             match failure {
-                Failure::Connection => self.take_down(&replica, Phase::Ejected, "connection", status),
-                Failure::NotServing => self.take_down(&replica, Phase::Draining, "not_serving", status),
+                Failure::Connection => {
+                    self.take_down(&replica, Phase::Ejected, "connection", status);
+                }
+                Failure::NotServing => {
+                    self.take_down(&replica, Phase::Draining, "not_serving", status);
+                }
                 Failure::Step if in_a_row >= self.config.eject_after => {
                     if self.can_spare(&replica) {
                         self.take_down(&replica, Phase::Ejected, "step", status);
@@ -188,7 +195,12 @@ impl Registry {
         let groups = self.groups.read();
         let mut groups = groups.iter();
         groups
-            .find(|group| group.replicas.iter().any(|member| Arc::ptr_eq(member, replica)))
+            .find(|group| {
+                group
+                    .replicas
+                    .iter()
+                    .any(|member| Arc::ptr_eq(member, replica))
+            })
             .is_some_and(|group| {
                 let known = self.replicas.lock();
                 let same = |other: &&Arc<Replica>| {
@@ -204,7 +216,7 @@ impl Registry {
         // Held to the end: of two at the same time the later one sees more.
         let replicas = self.replicas.lock();
         let before = self.groups();
-        let mut by_name: BTreeMap<String, Vec<(&Arc<Replica>, Arc<Model>)>> = BTreeMap::new();
+        let mut by_name: BTreeMap<String, Vec<Member<'_>>> = BTreeMap::new();
         for replica in &*replicas {
             if let Some(model) = replica.model() {
                 let members = by_name.entry(model.name().to_owned()).or_default();
@@ -258,7 +270,7 @@ impl Registry {
 
 /// The model that a group serves: the one it served before as long as any replica has it, so that
 /// nothing changes below requests that are half done; else the one that most replicas have.
-fn agreed(before: Option<&Arc<Model>>, members: &[(&Arc<Replica>, Arc<Model>)]) -> Arc<Model> {
+fn agreed(before: Option<&Arc<Model>>, members: &[Member<'_>]) -> Arc<Model> {
     let identity = |model: &Arc<Model>| Identity::of(&model.info);
     let votes = |candidate: &Arc<Model>| {
         let candidate = identity(candidate);

@@ -9,6 +9,9 @@ use tulip_proto::v1::{LoadReport, Timings};
 const REPORT_AGE: Duration = Duration::from_millis(500);
 /// A rate that was not seen for that long is not known any more: the replica is tried again.
 const RATE_AGE: Duration = Duration::from_secs(10);
+/// Of what was sent so much may be done without our having heard of it. Not more: a replica that
+/// stands still must not look idle.
+const MAX_PROGRESS: f64 = 0.5;
 /// Weight of the newest rate.
 const NEW: f64 = 0.3;
 
@@ -17,6 +20,8 @@ const NEW: f64 = 0.3;
 pub(crate) struct Load {
     outstanding_tokens: u64,
     calls: usize,
+    /// When it last answered, or began to have work.
+    progress: Option<Instant>,
     report: LoadReport,
     /// Tokens of others, and when it was said.
     foreign: Option<(u64, Instant)>,
@@ -26,7 +31,10 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn sent(&mut self, tokens: u64) {
+    pub(crate) fn sent(&mut self, now: Instant, tokens: u64) {
+        if self.calls == 0 {
+            self.progress = Some(now);
+        }
         self.outstanding_tokens += tokens;
         self.calls += 1;
     }
@@ -47,6 +55,7 @@ impl Load {
         timings: Timings,
         bulk: bool,
     ) {
+        self.progress = Some(now);
         let there = report.queued_tokens + report.running_tokens;
         self.foreign = Some((there.saturating_sub(self.outstanding_tokens), now));
         self.report = report;
@@ -93,7 +102,12 @@ impl Load {
             let age = now.saturating_duration_since(said).as_secs_f64() / REPORT_AGE.as_secs_f64();
             tokens as f64 * (1.0 - age).max(0.0)
         });
-        self.outstanding_tokens as f64 + foreign
+        let outstanding = self.outstanding_tokens as f64;
+        let done = match (self.progress, self.rate(now)) {
+            (Some(since), Some(rate)) => rate * now.saturating_duration_since(since).as_secs_f64(),
+            _ => 0.0,
+        };
+        outstanding - done.min(outstanding * MAX_PROGRESS) + foreign
     }
 
     /// Tokens per second, if known.
@@ -137,10 +151,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn tokens_of_others_count_less_and_less() {
         let mut load = Load::default();
-        load.sent(100);
-        load.sent(50);
-        load.ended(100);
         let now = Instant::now();
+        load.sent(now, 100);
+        load.sent(now, 50);
+        load.ended(100);
         load.answered(now, 100, report(450, 0), timings(0), true);
         // 50 of the 450 are our own.
         assert_eq!(load.ahead(now), 50.0 + 400.0);
@@ -159,6 +173,24 @@ mod tests {
         load.answered(now, 1000, report(0, 2000), timings(1_000_000), true);
         assert_eq!(load.rate(now), Some(1300.0));
         assert_eq!(load.rate(now + RATE_AGE), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_should_be_done_by_now_counts_half_at_the_most() {
+        let mut load = Load::default();
+        let now = Instant::now();
+        load.answered(now, 1000, report(0, 1000), timings(0), true);
+        load.sent(now, 400);
+        let after = |ms| now + Duration::from_millis(ms);
+        assert_eq!(load.ahead(after(0)), 400.0);
+        assert_eq!(load.ahead(after(100)), 300.0);
+        assert_eq!(load.ahead(after(5000)), 200.0);
+        // An answer tells where it is.
+        load.sent(after(150), 300);
+        load.ended(400);
+        load.answered(after(200), 400, report(0, 1000), timings(0), true);
+        assert_eq!(load.ahead(after(200)), 300.0);
+        assert_eq!(load.ahead(after(250)), 250.0);
     }
 
     #[tokio::test(start_paused = true)]

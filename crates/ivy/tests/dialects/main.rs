@@ -7,6 +7,7 @@ mod cohere;
 mod errors;
 mod jina;
 mod openai;
+mod page;
 mod support;
 mod tei;
 mod vllm;

@@ -137,7 +137,9 @@ impl TestGateway {
         };
         let dispatch = Dispatch::new(config.scheduler.clone());
         let server = Server::bind(config).unwrap();
-        let backend = Arc::new(Local::new(server.in_process()));
+        let service = server.in_process();
+        let load = service.clone();
+        let backend = Arc::new(Local::new(service).with_load(move || load.load()));
         Self {
             app: ivy::server::app(gateway, backend).unwrap(),
             server,

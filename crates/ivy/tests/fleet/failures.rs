@@ -1,0 +1,110 @@
+//! A replica dies under load, and returns.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ivy::Backend as _;
+use ivy::backend::ReplicaState;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::support::{Replica, expected, fleet, late, request, soon, until_ready};
+
+/// Requests a second.
+const LOAD: u64 = 200;
+
+/// Sends requests until `until` says so; what failed.
+async fn load(fleet: &Arc<ivy::Fleet>, mut until: impl FnMut(u64) -> bool) -> Vec<tonic::Status> {
+    let request = request(20, 16);
+    let expected = Arc::new(expected(&request));
+    let mut ticks = interval(Duration::from_micros(1_000_000 / LOAD));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0.. {
+        ticks.tick().await;
+        if until(number) {
+            break;
+        }
+        let (fleet, request) = (Arc::clone(fleet), request.clone());
+        let expected = Arc::clone(&expected);
+        calls.spawn(async move {
+            let answer = fleet.score(request, late()).await?;
+            assert!(answer.scores == *expected, "other scores");
+            Ok(())
+        });
+    }
+    let ended = soon(calls.join_all()).await;
+    ended.into_iter().filter_map(Result::err).collect()
+}
+
+async fn dies_and_returns(kill: fn(Replica)) {
+    let token = Duration::from_micros(5);
+    let stays = Replica::start(token);
+    let first = Replica::start(token);
+    let address = first.address();
+    let addresses = [stays.address(), address];
+    let fleet = Arc::new(fleet(&addresses, |_| {}).await);
+    let mut dying = Some(first);
+    let (mut killer, mut reborn, mut used) = (None, None, None);
+    let failed = load(&fleet, |number| {
+        match number {
+            200 => {
+                let dying = dying.take().unwrap();
+                assert!(dying.tokens() > 0, "it had no work");
+                // Joins threads: not on ours.
+                killer = Some(std::thread::spawn(move || kill(dying)));
+            }
+            400 => {
+                killer.take().unwrap().join().unwrap();
+                reborn = Some((Replica::at(address, token), Instant::now()));
+            }
+            _ => {}
+        }
+        if let Some((replica, when)) = &reborn
+            && used.is_none()
+            && replica.tokens() > 0
+        {
+            used = Some(when.elapsed());
+        }
+        number == 1000
+    })
+    .await;
+    assert!(failed.is_empty(), "{} failed: {}", failed.len(), failed[0]);
+    let used = used.expect("the replica was used again");
+    assert!(used < Duration::from_secs(2), "used after {used:?}");
+}
+
+#[tokio::test]
+async fn a_killed_replica_costs_no_request_and_is_used_within_2_s() {
+    dies_and_returns(drop).await;
+}
+
+#[tokio::test]
+async fn a_stopped_replica_costs_no_request_and_is_used_within_2_s() {
+    dies_and_returns(|replica| {
+        replica.stop();
+        drop(replica);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_replica_that_is_not_there_yet_is_found_later() {
+    let there = Replica::start(Duration::ZERO);
+    let absent = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    let fleet = ivy::Fleet::start(ivy::FleetConfig {
+        replicas: [there.address(), absent]
+            .map(|address| address.to_string().parse().unwrap())
+            .to_vec(),
+        ..ivy::FleetConfig::default()
+    })
+    .unwrap();
+    soon(fleet.ready()).await;
+    until_ready(&fleet, 1).await;
+    assert_eq!(fleet.load()[1].state, ReplicaState::Connecting);
+    fleet.score(request(2, 8), late()).await.unwrap();
+    let _absent = Replica::at(absent, Duration::ZERO);
+    until_ready(&fleet, 2).await;
+}

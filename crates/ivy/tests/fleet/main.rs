@@ -1,0 +1,8 @@
+//! The fleet over real Tulip servers, with engines of different speeds.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod failures;
+mod sharing;
+mod support;
+mod tls;
