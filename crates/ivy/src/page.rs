@@ -1,4 +1,4 @@
-//! The page at `/`: status, charts and a playground, for people.
+//! Pages for people: `/` with status, charts and a playground, and `/docs` with every field.
 //!
 //! Plain files of `static/`, embedded in the binary. They ask this server only, by relative paths,
 //! so that the page also works below a prefix of some proxy; and they hold no data, so that they
@@ -45,13 +45,16 @@ macro_rules! file {
 }
 
 const INDEX: File = file!("index.html", HTML);
+const DOCS: File = file!("docs.html", HTML);
 
-const FILES: [File; 15] = [
+const FILES: [File; 17] = [
     file!("page.css", CSS),
     file!("charts.css", CSS),
     file!("playground.css", CSS),
     file!("page.js", SCRIPT),
     file!("chart.js", SCRIPT),
+    file!("docs.css", CSS),
+    file!("docs.js", SCRIPT),
     file!("dom.js", SCRIPT),
     file!("history.js", SCRIPT),
     file!("model.js", SCRIPT),
@@ -72,6 +75,7 @@ struct Ready {
 
 static READY: LazyLock<Vec<Ready>> = LazyLock::new(|| FILES.iter().map(ready).collect());
 static READY_INDEX: LazyLock<Ready> = LazyLock::new(|| ready(&INDEX));
+static READY_DOCS: LazyLock<Ready> = LazyLock::new(|| ready(&DOCS));
 
 fn ready(file: &'static File) -> Ready {
     let hash = Sha256::digest(file.body.as_bytes());
@@ -91,6 +95,11 @@ fn ready(file: &'static File) -> Ready {
 /// `GET /`.
 pub(crate) async fn index(headers: HeaderMap) -> Response {
     READY_INDEX.answer(&headers)
+}
+
+/// `GET /docs`.
+pub(crate) async fn docs(headers: HeaderMap) -> Response {
+    READY_DOCS.answer(&headers)
 }
 
 /// `GET /static/{name}`.
@@ -167,8 +176,8 @@ mod tests {
 
     #[test]
     fn files_refer_to_files_that_are_there_and_to_no_other_host() {
-        let routes = ["docs", "openapi.json", "status"];
-        for file in FILES.iter().chain([&INDEX]) {
+        let routes = [".", "docs", "openapi.json", "status"];
+        for file in FILES.iter().chain([&INDEX, &DOCS]) {
             for reference in references(file.body) {
                 let name = reference.strip_prefix("static/");
                 let name = name.or(reference.strip_prefix("./")).unwrap_or(reference);
@@ -185,20 +194,21 @@ mod tests {
 
     #[test]
     fn nothing_is_inline_that_the_policy_would_block() {
-        for inline in [
+        let blocked = [
             "<style",
             " style=\"",
             " onclick=",
             " onload=",
             "javascript:",
-        ] {
-            assert!(!INDEX.body.contains(inline), "{inline}");
+        ];
+        for page in [INDEX, DOCS] {
+            for inline in blocked {
+                assert!(!page.body.contains(inline), "{inline} in {}", page.name);
+            }
+            let scripts = page.body.matches("<script").count();
+            let of_files = page.body.matches("<script type=\"module\" src=").count();
+            assert_eq!((scripts, of_files), (1, 1), "{}", page.name);
         }
-        let scripts = INDEX.body.matches("<script").count();
-        assert_eq!(
-            INDEX.body.matches("<script type=\"module\" src=").count(),
-            scripts
-        );
     }
 
     #[test]

@@ -23,8 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Request, Response, Status, Streaming};
 use tulip_proto::v1::tulip_server::Tulip;
 use tulip_proto::v1::{
-    EmbedRequest, EmbedResponse, EmbedStreamResponse, GetModelRequest, GetModelResponse, LoadReport,
-    ScoreRequest, ScoreResponse, ScoreStreamResponse, TokenizeRequest, TokenizeResponse,
+    EmbedRequest, EmbedResponse, EmbedStreamResponse, GetModelRequest, GetModelResponse,
+    LoadReport, ScoreRequest, ScoreResponse, ScoreStreamResponse, TokenizeRequest,
+    TokenizeResponse,
 };
 
 use crate::config::ServerConfig;

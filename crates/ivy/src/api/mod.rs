@@ -58,7 +58,7 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
         .route("/", get(page::index))
         .route("/static/{name}", get(page::file))
         .route("/openapi.json", get(docs::document))
-        .route("/docs", get(docs::page))
+        .route("/docs", get(page::docs))
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
 }

@@ -15,8 +15,21 @@ async fn files_come_with_their_type_and_under_a_strict_policy() {
     let gateway = reranker();
     for (path, content_type, within) in [
         ("/", "text/html; charset=utf-8", "<title>Ivy</title>"),
-        ("/static/page.css", "text/css; charset=utf-8", "color-scheme"),
-        ("/static/page.js", "text/javascript; charset=utf-8", "import"),
+        (
+            "/docs",
+            "text/html; charset=utf-8",
+            "<title>Ivy API</title>",
+        ),
+        (
+            "/static/page.css",
+            "text/css; charset=utf-8",
+            "color-scheme",
+        ),
+        (
+            "/static/page.js",
+            "text/javascript; charset=utf-8",
+            "import",
+        ),
         ("/static/icon.svg", "image/svg+xml", "<svg"),
     ] {
         let answer = gateway.get(path).await;
@@ -40,11 +53,19 @@ async fn a_browser_that_has_a_file_is_not_sent_it_again() {
         let first = gateway.get(path).await;
         let etag = first.header("etag");
         let known = [("if-none-match", etag)];
-        let again = gateway.send(request("GET", path, &known, String::new())).await;
-        assert_eq!((again.status.as_u16(), again.text().as_str()), (304, ""), "{path}");
+        let again = gateway
+            .send(request("GET", path, &known, String::new()))
+            .await;
+        assert_eq!(
+            (again.status.as_u16(), again.text().as_str()),
+            (304, ""),
+            "{path}"
+        );
         assert_eq!(again.header("etag"), etag);
         let other = [("if-none-match", "\"other\"")];
-        let changed = gateway.send(request("GET", path, &other, String::new())).await;
+        let changed = gateway
+            .send(request("GET", path, &other, String::new()))
+            .await;
         assert_eq!(changed.text(), first.text());
     }
 }
@@ -52,7 +73,11 @@ async fn a_browser_that_has_a_file_is_not_sent_it_again() {
 #[tokio::test]
 async fn a_file_that_is_not_there() {
     let gateway = reranker();
-    for path in ["/static/none.js", "/static/../Cargo.toml", "/static/%2e%2e%2fmain.rs"] {
+    for path in [
+        "/static/none.js",
+        "/static/../Cargo.toml",
+        "/static/%2e%2e%2fmain.rs",
+    ] {
         let answer = gateway.get(path).await;
         assert_eq!(answer.json(404)["error_type"], "Validation", "{path}");
     }
@@ -73,7 +98,9 @@ async fn the_page_is_for_everybody_and_the_status_for_those_with_a_key() {
     }
     assert_eq!(gateway.get("/status").await.status, 401);
     let key = [("authorization", "Bearer secret")];
-    let answer = gateway.send(request("GET", "/status", &key, String::new())).await;
+    let answer = gateway
+        .send(request("GET", "/status", &key, String::new()))
+        .await;
     assert_eq!(answer.status, 200);
 }
 
@@ -146,10 +173,25 @@ async fn a_reranker_describes_itself() {
 async fn an_embedding_model_describes_its_vectors() {
     let status = status(&embedder()).await;
     let model = &status["models"][0];
-    let part = |names: &[&str]| -> Value { names.iter().map(|&name| model[name].clone()).collect() };
+    let part =
+        |names: &[&str]| -> Value { names.iter().map(|&name| model[name].clone()).collect() };
     assert_eq!(
-        part(&["task", "dimensions", "matryoshka_dimensions", "normalized", "similarity", "prompts"]),
-        json!(["embed", 4, [2], true, "cosine", ["document", "query", "sts"]])
+        part(&[
+            "task",
+            "dimensions",
+            "matryoshka_dimensions",
+            "normalized",
+            "similarity",
+            "prompts"
+        ]),
+        json!([
+            "embed",
+            4,
+            [2],
+            true,
+            "cosine",
+            ["document", "query", "sts"]
+        ])
     );
 }
 
@@ -179,7 +221,9 @@ async fn totals_count_work_and_how_it_ended() {
     });
     assert_eq!(status["totals"], expected);
     let classes = status["latency"].as_array().unwrap().iter();
-    let timed: u64 = classes.map(|class| class["requests"].as_u64().unwrap()).sum();
+    let timed: u64 = classes
+        .map(|class| class["requests"].as_u64().unwrap())
+        .sum();
     assert_eq!(timed, 3);
 }
 
@@ -191,7 +235,9 @@ async fn the_load_is_what_is_there_now() {
     let job = json!({"query": "w1", "documents": ["w2"]});
     let (answer, ()) = tokio::join!(gateway.post("/v2/rerank", &job), async {
         let waits = gate.clone();
-        tokio::task::spawn_blocking(move || waits.wait_for_step()).await.unwrap();
+        tokio::task::spawn_blocking(move || waits.wait_for_step())
+            .await
+            .unwrap();
         let busy = status(&gateway).await;
         assert_eq!(busy["replicas"][0]["outstanding_tokens"], 5, "{busy}");
         assert_eq!(busy["gateway"]["requests_in_flight"], 1);
@@ -204,6 +250,8 @@ async fn the_load_is_what_is_there_now() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), idle).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), idle)
+        .await
+        .unwrap();
     assert_eq!(status(&gateway).await["gateway"]["requests_in_flight"], 0);
 }
