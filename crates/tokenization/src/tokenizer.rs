@@ -67,9 +67,19 @@ impl Tokenizer {
     /// # Errors
     /// It cannot be read, or does not fit the model's `options`.
     pub fn from_json(tokenizer_json: &[u8], options: TokenizerOptions) -> Result<Self, LoadError> {
+        Self::load(tokenizer_json, options, false)
+    }
+
+    /// As [`Tokenizer::from_json`]; with `plain_text`, special tokens in texts are text.
+    pub(crate) fn load(
+        tokenizer_json: &[u8],
+        options: TokenizerOptions,
+        plain_text: bool,
+    ) -> Result<Self, LoadError> {
         let reference = caught(|| {
             let mut reference = tokenizers::Tokenizer::from_bytes(tokenizer_json)?;
             reference.with_truncation(None)?.with_padding(None);
+            reference.set_encode_special_tokens(plain_text);
             if options.lower_case {
                 lower_case(&mut reference)?;
             }
