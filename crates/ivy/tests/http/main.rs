@@ -9,6 +9,7 @@ use ivy::{GatewayConfig, Local, Server, TlsConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
+use tokio_rustls::TlsConnector;
 use tulip::config::ServerConfig;
 use tulip::dispatch::{Dispatch, RunEnd};
 use tulip::engine::{ModelInfo, Task};
@@ -250,6 +251,58 @@ async fn requests_follow_each_other_on_one_connection() {
                 .starts_with("http/1.1 400")
         );
     }
+}
+
+/// A certificate for `localhost` in a folder of its own, and a client that trusts it.
+fn certificate() -> (tempfile::TempDir, TlsConfig, TlsConnector) {
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = TlsConfig {
+        certificate: folder.path().join("certificate.pem"),
+        private_key: folder.path().join("key.pem"),
+    };
+    std::fs::write(&config.certificate, cert.pem()).unwrap();
+    std::fs::write(&config.private_key, signing_key.serialize_pem()).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(cert.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    (folder, config, TlsConnector::from(Arc::new(client)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls() {
+    let (_folder, tls, connector) = certificate();
+    let config = GatewayConfig {
+        tls: Some(tls),
+        ..GatewayConfig::default()
+    };
+    let started = Started::new(config);
+    started.gate.open();
+    let name = "localhost".try_into().unwrap();
+    let stream = started.connect().await;
+    let mut stream = soon(connector.connect(name, stream)).await.unwrap();
+    stream
+        .write_all(post("/rerank", BODY, "").as_bytes())
+        .await
+        .unwrap();
+    let (head, body) = soon(answer(&mut stream)).await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert!(body.starts_with(r#"[{"index":0,"score":0.15"#), "{body}");
+    // Who speaks plain HTTP to it is not answered in plain HTTP.
+    let mut plain = started.connect().await;
+    plain
+        .write_all(post("/rerank", BODY, "").as_bytes())
+        .await
+        .unwrap();
+    let mut bytes = Vec::new();
+    let _ = soon(plain.read_to_end(&mut bytes)).await;
+    assert!(!bytes.starts_with(b"HTTP"), "{bytes:?}");
 }
 
 #[tokio::test]
