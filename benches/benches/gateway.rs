@@ -24,6 +24,7 @@ const DOCUMENTS: usize = 50;
 /// Words of one document; a word is a token.
 const WORDS: usize = 30;
 const WARM_UP: usize = 200;
+/// Another number comes from `GATEWAY_BENCH_CALLS`.
 const CALLS: usize = 2_000;
 
 fn main() {
@@ -89,8 +90,10 @@ async fn compare(server: &Server, gateway: &ivy::Server) {
     let mut stream = TcpStream::connect(gateway.local_addr()).await.unwrap();
     stream.set_nodelay(true).unwrap();
 
+    let calls = std::env::var("GATEWAY_BENCH_CALLS").ok();
+    let calls = calls.map_or(CALLS, |calls| calls.parse().unwrap());
     let (mut over_grpc, mut over_http) = (Vec::new(), Vec::new());
-    for call in 0..WARM_UP + CALLS {
+    for call in 0..WARM_UP + calls {
         let begun = Instant::now();
         let answer = grpc.score(request.clone()).await.unwrap().into_inner();
         let grpc_time = begun.elapsed();
@@ -109,7 +112,7 @@ async fn compare(server: &Server, gateway: &ivy::Server) {
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
     let added = micros(http.0) - micros(grpc.0);
     println!(
-        "{{\"documents\": {DOCUMENTS}, \"tokens_per_document\": {WORDS}, \"calls\": {CALLS}, \
+        "{{\"documents\": {DOCUMENTS}, \"tokens_per_document\": {WORDS}, \"calls\": {calls}, \
          \"grpc_p50_us\": {:.1}, \"grpc_p99_us\": {:.1}, \"http_p50_us\": {:.1}, \
          \"http_p99_us\": {:.1}, \"added_p50_us\": {added:.1}}}",
         micros(grpc.0),
