@@ -1,9 +1,10 @@
-//! What HTTP adds to a call: a rerank of 50 documents over gRPC, and over the gateway in the same
-//! process, turn by turn in one run. The engine takes no time.
+//! What HTTP adds to a call: a rerank of 50 documents over gRPC, over the gateway inside the server,
+//! and over a gateway that stands alone and makes the gRPC call itself, turn by turn in one run.
+//! The engine takes no time; each way tokenizes the texts once.
 //!
 //! `cargo bench -p rose-benches --bench gateway`. The target is a median within 400 µs of gRPC's.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,13 +45,24 @@ fn main() {
         ..ivy::GatewayConfig::default()
     };
     let backend = Arc::new(ivy::Local::new(server.in_process()));
-    let gateway = ivy::Server::bind(http, backend, &server.runtime().unwrap()).unwrap();
+    let inside = ivy::Server::bind(http.clone(), backend, &server.runtime().unwrap()).unwrap();
+
+    let threads = tokio::runtime::Runtime::new().unwrap();
+    let alone = threads.block_on(async {
+        let config = ivy::FleetConfig {
+            replicas: vec![server.local_addr().to_string().parse().unwrap()],
+            ..ivy::FleetConfig::default()
+        };
+        let fleet = Arc::new(ivy::Fleet::start(config).unwrap());
+        fleet.ready().await;
+        ivy::Server::bind(http, fleet, threads.handle()).unwrap()
+    });
 
     let client = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    client.block_on(compare(&server, &gateway));
+    client.block_on(compare(&server, &inside, &alone));
     dispatch.abort("done");
     thread.join().unwrap();
 }
@@ -63,7 +75,7 @@ fn documents() -> Vec<String> {
         .collect()
 }
 
-async fn compare(server: &Server, gateway: &ivy::Server) {
+async fn compare(server: &Server, inside: &ivy::Server, alone: &ivy::Server) {
     let text = |text: &str| Input {
         content: Some(input::Content::Text(text.into())),
         ..Input::default()
@@ -87,39 +99,48 @@ async fn compare(server: &Server, gateway: &ivy::Server) {
     );
     let channel = Endpoint::from_shared(format!("http://{}", server.local_addr())).unwrap();
     let mut grpc = TulipClient::new(channel.tcp_nodelay(true).connect().await.unwrap());
-    let mut stream = TcpStream::connect(gateway.local_addr()).await.unwrap();
-    stream.set_nodelay(true).unwrap();
+    let mut inside = connect(inside).await;
+    let mut alone = connect(alone).await;
 
     let calls = std::env::var("GATEWAY_BENCH_CALLS").ok();
     let calls = calls.map_or(CALLS, |calls| calls.parse().unwrap());
-    let (mut over_grpc, mut over_http) = (Vec::new(), Vec::new());
+    let mut times: [Vec<Duration>; 3] = Default::default();
     for call in 0..WARM_UP + calls {
         let begun = Instant::now();
         let answer = grpc.score(request.clone()).await.unwrap().into_inner();
-        let grpc_time = begun.elapsed();
+        let over_grpc = begun.elapsed();
         assert_eq!(answer.scores.len(), DOCUMENTS);
-
-        let begun = Instant::now();
-        stream.write_all(sent.as_bytes()).await.unwrap();
-        read_answer(&mut stream).await;
-        let http_time = begun.elapsed();
+        let over_inside = ask(&mut inside, &sent).await;
+        let over_alone = ask(&mut alone, &sent).await;
         if call >= WARM_UP {
-            over_grpc.push(grpc_time);
-            over_http.push(http_time);
+            let all = [over_grpc, over_inside, over_alone];
+            times
+                .iter_mut()
+                .zip(all)
+                .for_each(|(times, time)| times.push(time));
         }
     }
-    let (grpc, http) = (percentiles(over_grpc), percentiles(over_http));
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
-    let added = micros(http.0) - micros(grpc.0);
-    println!(
-        "{{\"documents\": {DOCUMENTS}, \"tokens_per_document\": {WORDS}, \"calls\": {calls}, \
-         \"grpc_p50_us\": {:.1}, \"grpc_p99_us\": {:.1}, \"http_p50_us\": {:.1}, \
-         \"http_p99_us\": {:.1}, \"added_p50_us\": {added:.1}}}",
-        micros(grpc.0),
-        micros(grpc.1),
-        micros(http.0),
-        micros(http.1),
-    );
+    let [grpc, inside, alone] = times.map(percentiles);
+    println!("{DOCUMENTS} documents of {WORDS} tokens, {calls} calls, microseconds");
+    for (name, (p50, p99)) in [("grpc", grpc), ("inside", inside), ("alone", alone)] {
+        let added = micros(p50) - micros(grpc.0);
+        let (p50, p99) = (micros(p50), micros(p99));
+        println!("{name:>6}  p50 {p50:7.1}  p99 {p99:7.1}  p50 above grpc {added:7.1}");
+    }
+}
+
+async fn connect(gateway: &ivy::Server) -> TcpStream {
+    let stream = TcpStream::connect(gateway.local_addr()).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+async fn ask(stream: &mut TcpStream, request: &str) -> Duration {
+    let begun = Instant::now();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    read_answer(stream).await;
+    begun.elapsed()
 }
 
 async fn read_answer(stream: &mut TcpStream) {
