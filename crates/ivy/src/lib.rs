@@ -28,6 +28,7 @@ mod balancer;
 pub mod config;
 mod connection;
 mod deadline;
+mod encode;
 pub mod error;
 pub mod fleet;
 mod gateway;

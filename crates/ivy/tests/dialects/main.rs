@@ -3,9 +3,13 @@
 //! The engine's numbers are a function of the token ids, so what is written down here holds for
 //! good; `support::checked_scores` ties it to that function.
 
+#![allow(clippy::unwrap_used)] // of what the tests themselves made
+
 mod cohere;
 mod errors;
+mod fleet;
 mod jina;
+mod mutations;
 mod openai;
 mod page;
 mod support;
