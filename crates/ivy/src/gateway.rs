@@ -7,6 +7,7 @@ use tokenization::Pool;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use crate::activity::Activity;
 use crate::auth::ApiKeys;
 use crate::backend::Backend;
 use crate::config::GatewayConfig;
@@ -23,6 +24,7 @@ pub(crate) struct Gateway {
     pub(crate) keys: ApiKeys,
     pub(crate) pool: Pool,
     pub(crate) started: Instant,
+    pub(crate) activity: Arc<Activity>,
     in_flight: Arc<Semaphore>,
 }
 
@@ -49,6 +51,7 @@ impl Gateway {
             )?,
             in_flight: Arc::new(Semaphore::new(places)),
             started: Instant::now(),
+            activity: Arc::default(),
             backend,
             config,
         })

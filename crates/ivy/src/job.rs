@@ -4,13 +4,14 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tulip_proto::v1::{
     EmbedRequest, EmbedResponse, ErrorReason, Input, ItemError, ScoreRequest, SparseVectors,
     Tensor, TokenVectors, input,
 };
 
 use crate::api::report::Report;
+use crate::encode::{encode_embed, encode_score};
 use crate::error::{Error, Result, at_field};
 use crate::gateway::Gateway;
 use crate::model::Model;
@@ -90,6 +91,10 @@ impl Gateway {
         let characters = characters(request.query.iter().chain(&request.documents));
         let top_n = request.top_n as usize;
         let rename = |error: Error| names.rename("documents", error);
+        let begun = Instant::now();
+        let encode = encode_score(&model, &self.pool, &mut request);
+        let cuts = timeout_at(deadline, encode).await.map_err(|_| late())?;
+        let gateway_tokenize = begun.elapsed();
         let answered = self.backend.score(request, deadline).await;
         let mut answer = answered.map_err(|status| rename(status.into()))?;
         if answer.scores.len() != items {
@@ -111,13 +116,13 @@ impl Gateway {
             report: Report {
                 usage: answer.usage.unwrap_or_default(),
                 timings: answer.timings.unwrap_or_default(),
-                truncations: answer.truncations,
+                gateway_tokenize,
+                truncations: cuts.unwrap_or(answer.truncations),
                 item_errors: answer.item_errors,
                 fingerprint: answer.fingerprint,
                 device: device(&model),
                 items,
                 characters,
-                ..Report::default()
             },
         })
     }
@@ -163,6 +168,10 @@ impl Gateway {
         request.strict = true;
         let characters = characters(&request.inputs);
         let rename = |error: Error| names.rename("inputs", error);
+        let begun = Instant::now();
+        let encode = encode_embed(&model, &self.pool, &mut request);
+        let cuts = timeout_at(deadline, encode).await.map_err(|_| late())?;
+        let gateway_tokenize = begun.elapsed();
         let answered = self.backend.embed(request, deadline).await;
         let answer: EmbedResponse = answered.map_err(|status| rename(status.into()))?;
         if !answer.item_errors.is_empty() {
@@ -175,7 +184,8 @@ impl Gateway {
             report: Report {
                 usage: answer.usage.unwrap_or_default(),
                 timings: answer.timings.unwrap_or_default(),
-                truncations: answer.truncations,
+                gateway_tokenize,
+                truncations: cuts.unwrap_or(answer.truncations),
                 fingerprint: answer.fingerprint,
                 device: device(&model),
                 items,
@@ -184,6 +194,10 @@ impl Gateway {
             },
         })
     }
+}
+
+fn late() -> Error {
+    Error::DeadlineExceeded("deadline exceeded while texts were tokenized".into())
 }
 
 fn first_failure(errors: &[ItemError], rename: impl Fn(Error) -> Error) -> Error {

@@ -58,6 +58,7 @@ async fn around(State(gateway): State<Arc<Gateway>>, mut request: Request, next:
     };
     let route = arrival.route;
     let record = RequestRecord::start(route);
+    let work = (request.method() == Method::POST).then(|| gateway.activity.begin());
     let request_id = Arc::clone(&arrival.request_id);
     let mut response = match enter(&gateway, &request) {
         Ok(_place) => {
@@ -74,6 +75,9 @@ async fn around(State(gateway): State<Arc<Gateway>>, mut request: Request, next:
         tracing::warn!(route, %status, %request_id, "request failed");
     }
     record.finish(status);
+    if let Some(work) = work {
+        work.finish(status);
+    }
     response
 }
 

@@ -17,8 +17,10 @@
 //! | `fleet*.rs`, `replica*.rs`, `balancer*.rs`, `split*.rs`, `retry*.rs`, `hedge*.rs`, `resolve*.rs` | the remote back end | `server` |
 //! | `job.rs`, `encode.rs` | score and embed jobs, tokenization | `api` |
 //! | `api/*` | one dialect in one file | `server` |
+//! | `page.rs`, `activity.rs` | the page at `/` and what its charts count | `server`, `api/status.rs` |
 //! | `server.rs`, `config.rs`, `error.rs` | HTTP around it | `main.rs`, the extension module |
 
+mod activity;
 pub mod api;
 mod auth;
 pub mod backend;
@@ -26,6 +28,7 @@ mod balancer;
 pub mod config;
 mod connection;
 mod deadline;
+mod encode;
 pub mod error;
 pub mod fleet;
 mod gateway;
@@ -35,6 +38,7 @@ mod layers;
 pub mod local;
 pub mod metrics;
 pub mod model;
+mod page;
 mod replica;
 mod resolve;
 mod retry;

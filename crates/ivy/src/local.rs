@@ -18,12 +18,20 @@ use crate::model::Model;
 
 /// Calls `service` in this process. Texts go to it as they are: it tokenizes on threads of its
 /// own, so a second tokenizer here would only cost memory.
-#[derive(Debug)]
 pub struct Local<T> {
     service: T,
+    look: Option<Box<LookAtLoad>>,
     /// Kept while its fingerprint stays the same.
     model: RwLock<Option<Arc<Model>>>,
     report: RwLock<LoadReport>,
+}
+
+type LookAtLoad = dyn Fn() -> LoadReport + Send + Sync;
+
+impl<T> std::fmt::Debug for Local<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Local").finish_non_exhaustive()
+    }
 }
 
 impl<T: Tulip> Local<T> {
@@ -31,9 +39,18 @@ impl<T: Tulip> Local<T> {
     pub fn new(service: T) -> Self {
         Self {
             service,
+            look: None,
             model: RwLock::new(None),
             report: RwLock::new(LoadReport::default()),
         }
+    }
+
+    /// Asks `look` for the load. Without it, the last answer's load is shown, which is not what is
+    /// there later, and says nothing of work that came another way.
+    #[must_use]
+    pub fn with_load(mut self, look: impl Fn() -> LoadReport + Send + Sync + 'static) -> Self {
+        self.look = Some(Box::new(look));
+        self
     }
 
     fn get_model(&self, name: &str, include_tokenizer: bool) -> Result<GetModelResponse, Status> {
@@ -120,7 +137,10 @@ impl<T: Tulip> Backend for Local<T> {
                 None => (String::new(), ReplicaState::Connecting),
             },
         };
-        let report = *self.report.read();
+        let report = match &self.look {
+            Some(look) => look(),
+            None => *self.report.read(),
+        };
         vec![ReplicaLoad {
             address: "local".into(),
             model,

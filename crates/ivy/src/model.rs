@@ -105,5 +105,6 @@ fn load(info: &GetModelResponse, json: &[u8]) -> Result<Tokenizer, LoadError> {
         lower_case: template.lower_case,
         vocab_size: info.vocab_size,
     };
-    Tokenizer::from_json(json, options)
+    let (pair, instruction) = (&template.pair, &template.default_instruction);
+    Tokenizer::from_json_of_model(json, options, pair, instruction)
 }

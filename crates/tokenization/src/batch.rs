@@ -9,14 +9,46 @@ use crate::encode::{Encoded, Query};
 use crate::error::EncodeError;
 use crate::pool::Pool;
 use crate::tokenizer::{Content, Tokenizer};
-use crate::truncation::TruncationOptions;
+use crate::truncation::{Side, TruncationOptions};
 
-/// Below this much text, in bytes, two thread hops cost more than the work (about 1 ms).
-const INLINE_BYTES: usize = 2 * 1024;
+/// How much text makes a job, in bytes that are really read.
+#[derive(Debug, Clone, Copy)]
+struct JobSize {
+    /// Below this, two thread hops cost more than the work.
+    inline_bytes: usize,
+    /// One to three milliseconds of work, so that all threads end together and other requests
+    /// get their turn.
+    chunk_bytes: usize,
+}
 
-/// Text of one job, in bytes: some milliseconds of work, so that all threads end together and
-/// other requests get their turn.
-const CHUNK_BYTES: usize = 16 * 1024;
+impl JobSize {
+    fn of(tokenizer: &Tokenizer) -> Self {
+        if tokenizer.is_fast() {
+            Self {
+                inline_bytes: 8 * 1024,
+                chunk_bytes: 32 * 1024,
+            }
+        } else {
+            Self {
+                inline_bytes: 2 * 1024,
+                chunk_bytes: 16 * 1024,
+            }
+        }
+    }
+}
+
+/// Bytes of a text that are read, about, however long it is: of one that is cut at the right only
+/// the beginning.
+fn max_bytes_read(tokenizer: &Tokenizer, truncation: &TruncationOptions) -> usize {
+    let max_tokens = (tokenizer.options.max_sequence_tokens).min(truncation.max_tokens);
+    match truncation.side {
+        Side::Right => max_tokens.saturating_mul(MAX_BYTES_PER_TOKEN),
+        Side::Left => usize::MAX,
+    }
+}
+
+/// Nearly no text has tokens that are longer on average.
+const MAX_BYTES_PER_TOKEN: usize = 8;
 
 /// Token ids of each of `contents`, in order, each with `prompt` before it.
 ///
@@ -29,10 +61,10 @@ pub async fn encode_batch(
     truncation: &TruncationOptions,
 ) -> Vec<Result<Encoded, EncodeError>> {
     let prompt: Arc<str> = prompt.into();
-    let tokenizer = Arc::clone(tokenizer);
-    let truncation = truncation.clone();
-    encode_all(pool, contents, move |content| {
-        tokenizer.encode_single(&prompt, content, &truncation)
+    let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
+    let max_bytes = max_bytes_read(&by, truncation);
+    encode_all(tokenizer, pool, contents, max_bytes, move |content| {
+        by.encode_single(&prompt, content, &cut)
     })
     .await
 }
@@ -48,10 +80,10 @@ pub async fn encode_pairs(
     truncation: &TruncationOptions,
 ) -> Vec<Result<Encoded, EncodeError>> {
     let query = Arc::clone(query);
-    let tokenizer = Arc::clone(tokenizer);
-    let truncation = truncation.clone();
-    encode_all(pool, documents, move |document| {
-        tokenizer.encode_pair(&query, document, &truncation)
+    let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
+    let max_bytes = max_bytes_read(&by, truncation);
+    encode_all(tokenizer, pool, documents, max_bytes, move |document| {
+        by.encode_pair(&query, document, &cut)
     })
     .await
 }
@@ -80,7 +112,7 @@ pub async fn encode_query_with(
     instruction: &str,
     truncation: &TruncationOptions,
 ) -> Result<Query, EncodeError> {
-    if content.text_bytes() + instruction.len() < INLINE_BYTES {
+    if content.text_bytes() + instruction.len() < JobSize::of(tokenizer).inline_bytes {
         return tokenizer.encode_query_with(&content, instruction, truncation);
     }
     let tokenizer = Arc::clone(tokenizer);
@@ -100,10 +132,9 @@ pub async fn encode_batch_chunks(
     overlap: Option<usize>,
 ) -> Vec<Result<Vec<Chunk>, EncodeError>> {
     let prompt: Arc<str> = prompt.into();
-    let tokenizer = Arc::clone(tokenizer);
-    let truncation = truncation.clone();
-    encode_all(pool, contents, move |content| {
-        tokenizer.encode_single_chunks(&prompt, content, &truncation, overlap)
+    let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
+    encode_all(tokenizer, pool, contents, usize::MAX, move |content| {
+        by.encode_single_chunks(&prompt, content, &cut, overlap)
     })
     .await
 }
@@ -118,29 +149,29 @@ pub async fn encode_pair_chunks(
     overlap: Option<usize>,
 ) -> Vec<Result<Vec<Chunk>, EncodeError>> {
     let query = Arc::clone(query);
-    let tokenizer = Arc::clone(tokenizer);
-    let truncation = truncation.clone();
-    encode_all(pool, documents, move |document| {
-        tokenizer.encode_pair_chunks(&query, document, &truncation, overlap)
+    let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
+    encode_all(tokenizer, pool, documents, usize::MAX, move |document| {
+        by.encode_pair_chunks(&query, document, &cut, overlap)
     })
     .await
 }
 
 async fn encode_all<T: Send + 'static>(
+    tokenizer: &Tokenizer,
     pool: &Pool,
     contents: Vec<Content>,
+    max_bytes: usize,
     encode: impl Fn(&Content) -> Result<T, EncodeError> + Clone + Send + 'static,
 ) -> Vec<Result<T, EncodeError>> {
     let count = contents.len();
-    let text_bytes: usize = contents.iter().map(Content::text_bytes).sum();
-    if text_bytes < INLINE_BYTES {
+    let size = JobSize::of(tokenizer);
+    if contents.iter().map(Content::text_bytes).sum::<usize>() < size.inline_bytes {
         return contents.iter().map(encode).collect();
     }
-    let jobs = chunks(
-        contents,
-        text_bytes.div_ceil(pool.threads()).min(CHUNK_BYTES),
-    )
-    .map(|chunk| {
+    let bytes = |content: &Content| content.text_bytes().min(max_bytes);
+    let total: usize = contents.iter().map(bytes).sum();
+    let chunk_bytes = total.div_ceil(pool.threads()).min(size.chunk_bytes);
+    let jobs = chunks(contents, chunk_bytes, bytes).map(|chunk| {
         let encode = encode.clone();
         async move {
             let length = chunk.len();
@@ -162,14 +193,18 @@ async fn encode_all<T: Send + 'static>(
 }
 
 /// Neighbouring contents, together about `chunk_bytes` of text; a larger one stands alone.
-fn chunks(contents: Vec<Content>, chunk_bytes: usize) -> impl Iterator<Item = Vec<Content>> {
+fn chunks(
+    contents: Vec<Content>,
+    chunk_bytes: usize,
+    bytes: impl Fn(&Content) -> usize,
+) -> impl Iterator<Item = Vec<Content>> {
     let mut contents = contents.into_iter().peekable();
     std::iter::from_fn(move || {
         let first = contents.next()?;
-        let mut bytes = first.text_bytes();
+        let mut total = bytes(&first);
         let mut chunk = vec![first];
-        while let Some(next) = contents.next_if(|next| bytes + next.text_bytes() <= chunk_bytes) {
-            bytes += next.text_bytes();
+        while let Some(next) = contents.next_if(|next| total + bytes(next) <= chunk_bytes) {
+            total += bytes(&next);
             chunk.push(next);
         }
         Some(chunk)

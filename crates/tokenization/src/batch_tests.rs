@@ -62,7 +62,7 @@ async fn little_work_needs_no_thread() {
     for encoded in encode_batch(&tokenizer, &pool, "", small, &truncation).await {
         assert!(encoded.is_ok());
     }
-    let large = texts(20);
+    let large = texts(200);
     for encoded in encode_batch(&tokenizer, &pool, "", large, &truncation).await {
         assert_eq!(encoded, Err(EncodeError::Pool(PoolError::Closed)));
     }
@@ -103,7 +103,7 @@ async fn a_dropped_request_stops() {
 fn chunks_are_of_about_one_size() {
     let sizes = [10, 10, 0, 10, 50, 5, 5, 15, 16];
     let contents = sizes.map(|size| Content::Text("x".repeat(size))).to_vec();
-    let chunk_sizes: Vec<Vec<usize>> = chunks(contents, 30)
+    let chunk_sizes: Vec<Vec<usize>> = chunks(contents, 30, Content::text_bytes)
         .map(|chunk| chunk.iter().map(Content::text_bytes).collect())
         .collect();
     assert_eq!(

@@ -149,8 +149,8 @@ fn tokens_given(ours: &Tokenizer, text: &str, side: Side) -> usize {
 fn of_a_gigantic_text_only_a_beginning_is_read() {
     let ours = fixtures::load(&fixtures::bert());
     let words = "hello world ".repeat(50_000);
-    assert_eq!(tokens_given(&ours, &words[..600], Side::Right), 43);
-    assert_eq!(tokens_given(&ours, &words, Side::Right), 43);
+    assert_eq!(tokens_given(&ours, &words[..600], Side::Right), 11);
+    assert_eq!(tokens_given(&ours, &words, Side::Right), 11);
     // Where the beginning has too few tokens, more is read.
     let blank = [&"\u{200b}".repeat(5_000), words.as_str()].concat();
     assert!(tokens_given(&ours, &blank, Side::Right) > 12);

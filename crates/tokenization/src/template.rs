@@ -155,8 +155,7 @@ impl Tokenizer {
         let control = mark_control_tokens(&mut json, template);
         // White space of a prompt is part of it.
         options.strip = false;
-        let mut tokenizer = Self::from_json(json.to_string().as_bytes(), options)?;
-        tokenizer.reference.set_encode_special_tokens(true);
+        let mut tokenizer = Self::load(json.to_string().as_bytes(), options, true)?;
         let compiled = CompiledTemplate::new(&tokenizer, template, &control)?;
         let num_special = compiled.fixed_tokens(&tokenizer)?;
         if num_special >= tokenizer.options.max_sequence_tokens {

@@ -67,9 +67,19 @@ impl Tokenizer {
     /// # Errors
     /// It cannot be read, or does not fit the model's `options`.
     pub fn from_json(tokenizer_json: &[u8], options: TokenizerOptions) -> Result<Self, LoadError> {
+        Self::load(tokenizer_json, options, false)
+    }
+
+    /// As [`Tokenizer::from_json`]; with `plain_text`, special tokens in texts are text.
+    pub(crate) fn load(
+        tokenizer_json: &[u8],
+        options: TokenizerOptions,
+        plain_text: bool,
+    ) -> Result<Self, LoadError> {
         let reference = caught(|| {
             let mut reference = tokenizers::Tokenizer::from_bytes(tokenizer_json)?;
             reference.with_truncation(None)?.with_padding(None);
+            reference.set_encode_special_tokens(plain_text);
             if options.lower_case {
                 lower_case(&mut reference)?;
             }
@@ -120,6 +130,11 @@ impl Tokenizer {
     #[must_use]
     pub fn encoder_name(&self) -> &'static str {
         self.fast.as_ref().map_or("tokenizers", FastTokenizer::name)
+    }
+
+    /// Whether one of our own encoders makes the token ids.
+    pub(crate) fn is_fast(&self) -> bool {
+        self.fast.is_some()
     }
 
     /// Special tokens of a single text.
@@ -244,16 +259,17 @@ impl Tokenizer {
         } else {
             text
         };
-        let limit = match side {
-            // One more than can be used shows that there is more.
-            Side::Right => usable.saturating_add(1),
-            Side::Left => usize::MAX,
-        };
-        if let (Some(rule), Side::Right) = (self.prefix_rule, side) {
+        // Longer texts are not read to their end where that changes nothing but the count.
+        let mut min_bytes = usable
+            .saturating_mul(PREFIX_BYTES_PER_TOKEN)
+            .max(PREFIX_MIN_BYTES);
+        if side == Side::Left || min_bytes > text.len() / 2 {
+            return self.tokenize(text, usize::MAX, token_ids);
+        }
+        // One more than can be used shows that there is more.
+        let limit = usable.saturating_add(1);
+        if let Some(rule) = self.prefix_rule {
             // Longer and longer beginnings, until reading the rest costs no more than another try.
-            let mut min_bytes = usable
-                .saturating_mul(PREFIX_BYTES_PER_TOKEN)
-                .max(PREFIX_MIN_BYTES);
             while min_bytes <= text.len() / 2 {
                 let Some(end) = rule.prefix_end(text, min_bytes) else {
                     break;

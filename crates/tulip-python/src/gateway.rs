@@ -76,7 +76,7 @@ pub(crate) struct PyReplicasConfig {
 }
 
 impl PyReplicasConfig {
-    fn to_config(&self) -> PyResult<FleetConfig> {
+    fn into_config(self) -> PyResult<FleetConfig> {
         let names = self.addresses.iter().map(|address| address.parse());
         let replicas = names.collect::<Result<Vec<ReplicaName>, _>>();
         let ca_pem = match &self.tls_authorities {
@@ -116,9 +116,10 @@ impl PyGateway {
     fn new(py: Python<'_>, config: PyHttpConfig, replicas: PyReplicasConfig) -> PyResult<Self> {
         let config = config.into_config()?;
         let drain_timeout = config.drain_timeout;
-        let fleet_config = replicas.to_config()?;
+        let worker_threads = replicas.worker_threads;
+        let fleet_config = replicas.into_config()?;
         let runtime = Builder::new_multi_thread()
-            .worker_threads(replicas.worker_threads)
+            .worker_threads(worker_threads)
             .thread_name("ivy-worker")
             .enable_all()
             .build()?;

@@ -62,7 +62,9 @@ impl PyServer {
             .map_err(|error| serve_error(&error))?;
         let http = match (http, server.runtime()) {
             (Some(http), Some(runtime)) => {
-                let backend = Arc::new(ivy::Local::new(server.in_process()));
+                let service = server.in_process();
+                let load = service.clone();
+                let backend = Arc::new(ivy::Local::new(service).with_load(move || load.load()));
                 let bound = py.detach(|| ivy::Server::bind(http, backend, &runtime));
                 Some(bound.map_err(|error| gateway_error(&error))?)
             }

@@ -7,7 +7,8 @@ use tonic::{Request, Response, Status, Streaming};
 use tulip_proto::v1::tulip_server::Tulip;
 use tulip_proto::v1::{
     EmbedRequest, EmbedResponse, EmbedStreamResponse, GetModelRequest, GetModelResponse,
-    ScoreRequest, ScoreResponse, ScoreStreamResponse, TokenizeRequest, TokenizeResponse,
+    LoadReport, ScoreRequest, ScoreResponse, ScoreStreamResponse, TokenizeRequest,
+    TokenizeResponse,
 };
 
 use crate::deadline::Deadline;
@@ -18,15 +19,23 @@ use crate::service::{Answers, ServiceState, TulipService};
 #[derive(Debug, Clone)]
 pub struct InProcess {
     service: Arc<TulipService>,
+    state: Arc<ServiceState>,
     calls: TaskTracker,
 }
 
 impl InProcess {
     pub(crate) fn new(state: Arc<ServiceState>, calls: TaskTracker) -> Self {
         Self {
-            service: Arc::new(TulipService::new(state)),
+            service: Arc::new(TulipService::new(Arc::clone(&state))),
+            state,
             calls,
         }
+    }
+
+    /// The load at this moment, whoever brought it; zeros while nothing is served.
+    #[must_use]
+    pub fn load(&self) -> LoadReport {
+        self.state.load().unwrap_or_default()
     }
 
     /// The clock runs from here on.

@@ -24,7 +24,8 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use tulip_proto::v1::tulip_server::Tulip;
 use tulip_proto::v1::{
     EmbedRequest, EmbedResponse, EmbedStreamResponse, GetModelRequest, GetModelResponse,
-    ScoreRequest, ScoreResponse, ScoreStreamResponse, TokenizeRequest, TokenizeResponse,
+    LoadReport, ScoreRequest, ScoreResponse, ScoreStreamResponse, TokenizeRequest,
+    TokenizeResponse,
 };
 
 use crate::config::ServerConfig;
@@ -113,6 +114,11 @@ impl ServiceState {
             Phase::Loading => Err(Error::Unavailable("loading".into())),
             Phase::Stopped(reason) => Err(Error::Unavailable(reason.clone())),
         }
+    }
+
+    /// The load at this moment; `None` while nothing is served.
+    pub(crate) fn load(&self) -> Option<LoadReport> {
+        self.serving().ok().map(|serving| serving.load())
     }
 
     /// What a call needs, if it may be worked on.

@@ -43,6 +43,8 @@ class Checkpoint:
     """From a chat template with the roles of a pair."""
     max_length: int | None
     """Longest sequence that the files ask for; None = as the positions allow."""
+    cuts_left: bool
+    """The tokenizer's own code would drop the beginning of a text that is too long."""
     lower_case: bool
     tokenizer_json: bytes
     prompts: dict[str, str]
@@ -88,6 +90,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
             prompts[default_prompt_name] if default_prompt_name else None,
         ),
         max_length=_max_length(options, tokenizer_config),
+        cuts_left=tokenizer_config.string("truncation_side", "right") == "left",
         lower_case=options.boolean("do_lower_case", False),
         tokenizer_json=_tokenizer_json(transformer),
         prompts=prompts,

@@ -53,6 +53,11 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     """
     directory, name = find_model(model, config.revision)
     checkpoint = read_checkpoint(directory)
+    if checkpoint.cuts_left:
+        logger.warning(
+            "tokenizer_config.json: truncation_side is left; texts that are too long are cut on the "
+            "right unless the request asks for the left"
+        )
     device = find_device(config.device)
     dtype = find_dtype(config.dtype, device)
     weights = SafetensorsWeights(checkpoint.transformer, dtype, device)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import torch
 
 from rose.errors import ModelLoadError
 from rose.kernels.activation import GateActivation
+from rose.kernels.launch import uses_triton
 from rose.kernels.linear import interleave, linear_gated
 from rose.layers.linear import Linear, make_linear
 
@@ -59,9 +58,8 @@ class GatedFeedForward:
             )
         self.down = down
         self.activation = _GATES[activation]
-        assert self.activation in get_args(GateActivation)
         self._gate: Linear | None = None
-        if gate[0].device.type == "cpu":
+        if not uses_triton(gate[0]):
             name = {"gelu_tanh": "gelu_new"}.get(self.activation, self.activation)
             self._gate = make_linear(*gate, name, packed=packed)
             self._up = make_linear(*up, packed=packed)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from rose.errors import ModelLoadError
+from rose.kernels.launch import uses_triton
 from rose.models.base import WeightSource
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -62,7 +63,7 @@ class Linear:
 
     def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """residual + x Wᵀ + b of a layer without activation; may write into `residual`."""
-        if not residual.is_cuda:
+        if not uses_triton(residual):
             return self(x, residual)
         # The GEMM adds by itself: the residual is read while it computes.
         residual.addmm_(x, self.weight.t())

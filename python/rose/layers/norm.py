@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from rose.kernels.launch import uses_triton
 from rose.kernels.norm import add_layer_norm
 from rose.layers.linear import Linear
 from rose.models.base import WeightSource
@@ -29,7 +30,7 @@ class LayerNorm:
 
         Without `bad_rows` they stay as they are.
         """
-        if not x.is_cuda or self.bias is None:
+        if not uses_triton(x) or self.bias is None:
             return self(x)
         return add_layer_norm(None, x, None, self.weight, self.bias, self.eps, bad_rows)
 
@@ -41,7 +42,7 @@ class LayerNorm:
         bad_rows: torch.Tensor | None,
     ) -> torch.Tensor:
         """LayerNorm(residual + linear(x)), [tokens, width]; may write into `residual`."""
-        if not x.is_cuda or self.bias is None:
+        if not uses_triton(x) or self.bias is None:
             return self(linear(x, residual=residual))
         residual.addmm_(x, linear.weight.t())
         return add_layer_norm(
@@ -64,4 +65,6 @@ def new_bad_rows(x: torch.Tensor) -> torch.Tensor | None:
 
     On CPU each sequence is attended by itself, so that bad numbers stay where they are.
     """
-    return torch.zeros(x.shape[0], dtype=torch.int32, device=x.device) if x.is_cuda else None
+    if not uses_triton(x):
+        return None
+    return torch.zeros(x.shape[0], dtype=torch.int32, device=x.device)

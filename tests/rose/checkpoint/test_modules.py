@@ -127,3 +127,17 @@ def test_length_limit_of_processing_options(bert: Path, tmp_path: Path) -> None:
     (tmp_path / "model" / "sentence_bert_config.json").write_text(json.dumps(options))
     engine = Engine.load(tmp_path / "model", EngineConfig(device="cpu"))
     assert engine.info.max_sequence_tokens == 33
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_says_that_texts_are_cut_on_the_right(
+    side: str, bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    import json
+
+    shutil.copytree(bert, tmp_path / "model")
+    path = tmp_path / "model" / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"truncation_side": side}))
+    with caplog.at_level("WARNING"):
+        Engine.load(tmp_path / "model", EngineConfig(device="cpu"))
+    assert ("truncation_side is left" in caplog.text) == (side == "left")

@@ -8,33 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from rose.checks.scorer import rank_correlation
 from rose.cli import app
 
 
-def run(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["check", *arguments], standalone_mode=False)
+def run(*arguments: str) -> int:
+    status = app(["check", *arguments], standalone_mode=False)
+    assert isinstance(status, int)
+    return status
 
 
-def test_a_right_model(make_bert: Any, tmp_path: Path) -> None:
+def test_a_right_model(make_bert: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = tmp_path / "model"
     shutil.copytree(make_bert("checked", labels=1), directory)
-    result = run(str(directory), "--device", "cpu", "--write-golden")
-    assert result.return_value == 0, result.output
-    lines = result.output.splitlines()
+    assert run(str(directory), "--device", "cpu", "--write-golden") == 0
+    lines = capsys.readouterr().out.splitlines()
     assert "against sentence-transformers" in lines[0]
     assert [line.split("  ")[0] for line in lines[2:4]] == ["scores", "alone = in a batch"]
     assert "verdict: ok" in lines
     assert (directory / "rose_golden.json").is_file()
 
 
-def test_a_wrong_one(make_bert: Any) -> None:
+def test_a_wrong_one(make_bert: Any, capsys: pytest.CaptureFixture[str]) -> None:
     directory = make_bert("wrong")
-    result = run(str(directory), "--device", "cpu", "--pooling", "max", "--json")
-    assert result.return_value == 1
-    found = json.loads(result.output.splitlines()[-1])
+    assert run(str(directory), "--device", "cpu", "--pooling", "max", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
     assert found["passed"] is False
     vectors = found["measures"][0]
     assert vectors["name"] == "vectors"

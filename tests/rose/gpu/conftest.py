@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from rose.attention.base import AttentionShape
 from rose.checkpoint.json_object import JsonObject
 from rose.config import EngineConfig, ModelInfo
 from rose.engine.cuda_runner import CudaRunner
@@ -16,6 +17,14 @@ from rose.graphs.config import GraphConfig
 from rose.layers.pooling import Pooling
 from rose.models.bert import BertModel
 from rose.models.embedding import EmbeddingModel
+from rose.models.gemma3 import Gemma3Model
+from rose.models.gte import GteModel
+from rose.models.jina_bert import JinaBertModel
+from rose.models.llama import BidirectionalLlamaModel
+from rose.models.modernbert import ModernBertModel
+from rose.models.mpnet import MPNetModel
+from rose.models.nomic_bert import NomicBertModel
+from rose.models.qwen2 import Qwen2Model
 from rose.models.qwen3 import BidirectionalQwen3Model, Qwen3Model
 from rose.models.qwen3_reranker import Qwen3Reranker
 from rose.models.xlm_roberta import XLMRobertaForSequenceClassification, XLMRobertaModel
@@ -53,6 +62,21 @@ QWEN3 = {
     "tie_word_embeddings": True,
 }
 
+# Every layer of a small model; the window is narrower than the longest sequences.
+DECODER = QWEN3 | {"num_hidden_layers": 6, "hidden_size": 512, "num_attention_heads": 8}
+DECODER |= {"num_key_value_heads": 4, "head_dim": 64, "intermediate_size": 1536}
+GEMMA3 = DECODER | {
+    "head_dim": 256,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 1,
+    "sliding_window": 256,
+    "use_bidirectional_attention": True,
+}
+MODERNBERT = SMALL_ENCODER | {"hidden_size": 512, "num_attention_heads": 8, "local_attention": 128}
+NOMIC = SMALL_ENCODER | {"hidden_size": 512, "num_attention_heads": 8, "type_vocab_size": 2}
+MPNET = SMALL_ENCODER | {"max_position_embeddings": 4098}
+JINA_BERT = NOMIC | {"position_embedding_type": "alibi", "feed_forward_type": "geglu"}
+
 
 class SharedWeights:
     """A `WeightSource` with the same random numbers on each device, by name."""
@@ -65,7 +89,8 @@ class SharedWeights:
         self._cache = cache
 
     def has(self, name: str) -> bool:
-        return True
+        # Biases are asked for by configurations, not by what a file holds.
+        return not name.endswith("score.bias")
 
     def take(self, name: str, *shape: int) -> torch.Tensor:
         if name not in self._cache:
@@ -100,6 +125,14 @@ FAMILIES = (
     ),
     Family("qwen3-embedding", _embedding(Qwen3Model, QWEN3, "last_token")),
     Family("qwen3-bidirectional-mean", _embedding(BidirectionalQwen3Model, QWEN3, "mean")),
+    Family("modernbert", _embedding(ModernBertModel, MODERNBERT, "cls")),
+    Family("nomic-bert", _embedding(NomicBertModel, NOMIC, "mean")),
+    Family("gte", _embedding(GteModel, NOMIC, "cls")),
+    Family("mpnet", _embedding(MPNetModel, MPNET, "mean")),
+    Family("jina-bert", _embedding(JinaBertModel, JINA_BERT, "mean")),
+    Family("llama-bidirectional", _embedding(BidirectionalLlamaModel, DECODER, "mean")),
+    Family("qwen2", _embedding(Qwen2Model, DECODER, "last_token")),
+    Family("embedding-gemma", _embedding(Gemma3Model, GEMMA3, "mean")),
     Family(
         "qwen3-reranker",
         lambda weights: Qwen3Reranker(JsonObject("config.json", QWEN3), weights, 17, 4),
@@ -123,6 +156,10 @@ class Bench:
             weights = SharedWeights(self._cache, torch.float32, torch.device("cpu"))
             self._reference = self.family.build(weights)
         return self._reference
+
+    @property
+    def shape(self) -> AttentionShape:
+        return self.reference().backbone.attention_shape
 
     def runner(self, dtype: str = "bfloat16", **options: Any) -> CudaRunner:
         graph_config = options.pop("graph_config", GraphConfig())

@@ -30,7 +30,7 @@ WIDTH = 48
 CPU = torch.device("cpu")
 
 
-def _accept_new_numpy() -> None:
+def accept_new_numpy() -> None:
     """The interpreter turns arrays of one element into integers in a way numpy 2.4 refuses."""
     patch = interpreter._patch_lang_tensor
 
@@ -265,7 +265,7 @@ def _check_one_schedule(
 
 
 if __name__ == "__main__":
-    _accept_new_numpy()
+    accept_new_numpy()
     torch.manual_seed(0)
     check_norms()
     check_embeddings()

@@ -11,13 +11,13 @@ import pytest
 
 pytest.importorskip("triton")
 
-CHECKS = Path(__file__).with_name("interpreted_checks.py")
 
-
-def test_kernels_match_torch() -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("checks", ["interpreted_checks", "interpreted_models"])
+def test_matches_torch(checks: str) -> None:
     # Triton decides at import whether it interprets, so the checks need a process of their own.
     finished = subprocess.run(
-        [sys.executable, str(CHECKS)],
+        [sys.executable, str(Path(__file__).with_name(f"{checks}.py"))],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,

@@ -217,15 +217,14 @@ impl Reply {
         let mut response = ([(header::CONTENT_TYPE, content_type)], self.body).into_response();
         if let Some(report) = self.report {
             report.write_headers(response.headers_mut(), call.arrival.at.elapsed());
-            crate::metrics::answered(
-                call.arrival.route,
-                &crate::metrics::Answered {
-                    items: report.items,
-                    tokens: report.usage.input_tokens,
-                    truncations: report.truncations.len(),
-                    item_errors: report.item_errors.len(),
-                },
-            );
+            let answered = crate::metrics::Answered {
+                items: report.items,
+                tokens: report.usage.input_tokens,
+                truncations: report.truncations.len(),
+                item_errors: report.item_errors.len(),
+            };
+            crate::metrics::answered(call.arrival.route, &answered);
+            call.gateway.activity.answered(&answered);
         }
         response
     }

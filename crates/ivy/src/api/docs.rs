@@ -1,8 +1,8 @@
-//! The OpenAPI document, made from the types of the dialects, and a page that shows it.
+//! The OpenAPI document, made from the types of the dialects; `/docs` shows it.
 
 use std::sync::LazyLock;
 
-use axum::response::{Html, IntoResponse as _, Response};
+use axum::response::{IntoResponse as _, Response};
 use http::header;
 use utoipa::OpenApi as _;
 
@@ -53,9 +53,4 @@ pub fn openapi() -> &'static str {
 
 pub(super) async fn document() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], openapi()).into_response()
-}
-
-/// Reads the document in the browser; asks no other host.
-pub(super) async fn page() -> Html<&'static str> {
-    Html(include_str!("docs.html"))
 }

@@ -29,6 +29,7 @@ use axum::routing::{get, post};
 use self::family::Family;
 use crate::error::Error;
 use crate::gateway::Gateway;
+use crate::page;
 
 /// Every route of the gateway; errors of paths and methods in the words of the path's family.
 pub(crate) fn router() -> Router<Arc<Gateway>> {
@@ -56,15 +57,18 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
         .route("/health", get(tei::info::health))
         .route("/health/live", get(tei::info::live))
         .route("/status", get(status::status))
+        .route("/", get(page::index))
+        .route("/static/{name}", get(page::file))
         .route("/openapi.json", get(docs::document))
-        .route("/docs", get(docs::page))
+        .route("/docs", get(page::docs))
         .fallback(unknown_route)
         .method_not_allowed_fallback(method_not_allowed)
 }
 
 /// The route of a path as metrics name it: paths that nobody serves must not become labels.
 pub(crate) fn route_name(path: &str) -> &'static str {
-    const ROUTES: [&str; 23] = [
+    const ROUTES: [&str; 24] = [
+        "/",
         "/v1/embeddings",
         "/embeddings",
         "/v1/models",
@@ -92,13 +96,20 @@ pub(crate) fn route_name(path: &str) -> &'static str {
     if path.starts_with("/v1/models/") {
         return "/v1/models";
     }
+    if path.starts_with("/static/") {
+        return "/static";
+    }
     let known = ROUTES.into_iter().find(|route| *route == path);
     known.unwrap_or("other")
 }
 
 /// Whether a path is for everybody, with or without a key: probes, and pages without contents.
 pub(crate) fn is_public(path: &str) -> bool {
-    matches!(path, "/health" | "/health/live" | "/openapi.json" | "/docs")
+    path.starts_with("/static/")
+        || matches!(
+            path,
+            "/" | "/health" | "/health/live" | "/openapi.json" | "/docs"
+        )
 }
 
 async fn unknown_route(request: axum::extract::Request) -> Response {

@@ -3,10 +3,15 @@
 //! The engine's numbers are a function of the token ids, so what is written down here holds for
 //! good; `support::checked_scores` ties it to that function.
 
+#![allow(clippy::unwrap_used)] // of what the tests themselves made
+
 mod cohere;
 mod errors;
+mod fleet;
 mod jina;
+mod mutations;
 mod openai;
+mod page;
 mod support;
 mod tei;
 mod vllm;

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
-use ivy::{GatewayConfig, Local};
+use ivy::{Backend, Fleet, FleetConfig, GatewayConfig, Local};
 use serde_json::Value;
 use tower::ServiceExt as _;
 use tulip::config::ServerConfig;
@@ -137,13 +137,37 @@ impl TestGateway {
         };
         let dispatch = Dispatch::new(config.scheduler.clone());
         let server = Server::bind(config).unwrap();
-        let backend = Arc::new(Local::new(server.in_process()));
+        let service = server.in_process();
+        let load = service.clone();
+        let backend = Arc::new(Local::new(service).with_load(move || load.load()));
         Self {
             app: ivy::server::app(gateway, backend).unwrap(),
             server,
             dispatch,
             engine: None,
         }
+    }
+
+    /// The same server behind a gateway that reaches it over the network, and tokenizes itself.
+    pub(crate) async fn over_the_network(self) -> Self {
+        let fleet = self.fleet().await;
+        self.with_backend(fleet)
+    }
+
+    pub(crate) async fn fleet(&self) -> Arc<Fleet> {
+        let replica = self.server.local_addr().to_string();
+        let config = FleetConfig {
+            replicas: vec![replica.parse().unwrap()],
+            ..FleetConfig::default()
+        };
+        let fleet = Arc::new(Fleet::start(config).unwrap());
+        fleet.ready().await;
+        fleet
+    }
+
+    pub(crate) fn with_backend(mut self, backend: Arc<dyn Backend>) -> Self {
+        self.app = ivy::server::app(GatewayConfig::default(), backend).unwrap();
+        self
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {

@@ -15,6 +15,8 @@ mod added_tokens;
 mod bpe;
 mod code_points;
 #[cfg(test)]
+mod comparison;
+#[cfg(test)]
 mod random_text;
 mod self_check;
 mod trie;

@@ -85,7 +85,7 @@ fn texts() -> Vec<String> {
     let count = SAMPLES.len();
     let alone = SAMPLES.iter().map(|&sample| sample.to_owned());
     let beside = (0..TEXTS - count).map(|index| {
-        let first = SAMPLES[index % count];
+        let first = SAMPLES[1 + index % (count - 1)];
         let round = index / count;
         let second = SAMPLES[6 + (index * 7 + 11 * round) % (count - 6)];
         [first, JOINTS[(index + round) % JOINTS.len()], second].concat()

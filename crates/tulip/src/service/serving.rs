@@ -100,6 +100,15 @@ impl Serving {
         })
     }
 
+    /// The load at this moment.
+    pub(crate) fn load(&self) -> LoadReport {
+        self.report(&self.dispatch.load())
+    }
+
+    fn report(&self, load: &Load) -> LoadReport {
+        load_report(load, self.stopping.is_cancelled())
+    }
+
     /// Runs the sequences; no sequences are no work.
     pub(crate) async fn compute(
         &self,
@@ -210,7 +219,7 @@ impl Account {
                 compute_us: whole_us(output.compute),
                 total_us: whole_us(deadline.arrived.elapsed()),
             },
-            load: load_report(&load, serving.stopping.is_cancelled()),
+            load: serving.report(&load),
         }
     }
 }

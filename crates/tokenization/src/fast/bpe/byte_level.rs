@@ -25,6 +25,8 @@ pub(super) struct Preparation {
     pub(super) prefix_space: bool,
 }
 
+type WholeWords = HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>;
+
 pub(super) struct ByteLevel<S> {
     scanner: S,
     preparation: Preparation,
@@ -33,7 +35,7 @@ pub(super) struct ByteLevel<S> {
     byte_tokens: Box<[u32; 256]>,
     merges: MergeTable,
     /// Tokens by their bytes, where the model takes these before it merges.
-    whole_words: Option<HashMap<Box<[u8]>, u32>>,
+    whole_words: Option<WholeWords>,
 }
 
 impl<S: Scanner> ByteLevel<S> {
@@ -55,15 +57,16 @@ impl<S: Scanner> ByteLevel<S> {
             byte_tokens[usize::from(byte)] = *id;
         }
         let whole_words = model.ignores_merges.then(|| {
-            let bytes: HashMap<char, u8> = alphabet().collect();
-            let word = |token: &str| {
-                let word: Option<Box<[u8]>> =
-                    token.chars().map(|c| bytes.get(&c).copied()).collect();
-                word
-            };
+            let mut byte_of = [None; ALPHABET_END];
+            for (character, byte) in alphabet() {
+                byte_of[character as usize] = Some(byte);
+            }
+            let byte = |c: char| byte_of.get(c as usize).copied().flatten();
             let tokens = model.vocabulary.iter();
             tokens
-                .filter_map(|(token, &id)| Some((word(token)?, id)))
+                .filter_map(|(token, &id)| {
+                    Some((token.chars().map(byte).collect::<Option<_>>()?, id))
+                })
                 .collect()
         });
         Ok(Self {
@@ -180,6 +183,9 @@ impl<S: Scanner> FastEncoder for ByteLevel<S> {
         }
     }
 }
+
+/// Code points of the alphabet are below this.
+const ALPHABET_END: usize = 0x144;
 
 /// How the file writes bytes: those that are visible in Latin-1 as themselves, the others, in
 /// order, as the characters from U+0100 on.

@@ -16,22 +16,18 @@ pub(super) const NUMBER: u8 = 1 << 1;
 pub(super) const SPACE: u8 = 1 << 2;
 /// `\p{M}`
 pub(super) const MARK: u8 = 1 << 3;
-/// `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`: what a word may begin with before it has a small letter.
-pub(super) const UPPER: u8 = 1 << 4;
-/// `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`: what goes on after it.
-pub(super) const LOWER: u8 = 1 << 5;
 /// Composition never reaches over the place before this character, and leaves it as it is unless
 /// something that composes follows.
-pub(super) const NFC_STABLE: u8 = 1 << 6;
+pub(super) const NFC_STABLE: u8 = 1 << 4;
 
-const ENGINE_CLASSES: [(u8, &str); 6] = [
+const ENGINE_CLASSES: [(u8, &str); 4] = [
     (LETTER, r"\p{L}+"),
     (NUMBER, r"\p{N}+"),
     (SPACE, r"\s+"),
     (MARK, r"\p{M}+"),
-    (UPPER, r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+"),
-    (LOWER, r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"),
 ];
+
+const ANY_CLASS: &str = r"[\p{L}\p{N}\s\p{M}]+";
 
 /// A class byte for each code point, in two stages: blocks of 256, equal blocks kept once.
 pub(super) struct CodePoints {
@@ -52,7 +48,16 @@ impl CodePoints {
 
     fn derive() -> Option<Self> {
         let all: Vec<char> = ('\0'..=char::MAX).collect();
-        let text: String = all.iter().collect();
+        // Beyond the planes with scripts hardly anything is in any class: it is looked through once.
+        let (scripts, rest) = all.split_at(all.partition_point(|&c| c < '\u{40000}'));
+        let rest: String = rest.iter().collect();
+        let any = SysRegex::new(ANY_CLASS).ok()?;
+        let classed = any.find_iter(&rest).map(|(start, end)| &rest[start..end]);
+        let text: String = scripts
+            .iter()
+            .copied()
+            .chain(classed.flat_map(str::chars))
+            .collect();
         let mut classes = vec![0_u8; 0x11_0000];
         for (bit, pattern) in ENGINE_CLASSES {
             let regex = SysRegex::new(pattern).ok()?;
@@ -176,6 +181,24 @@ mod tests {
             let space = matches!(c, '\t'..='\r' | ' ');
             assert_eq!(class & SPACE != 0, space, "{c:?}");
             assert_ne!(class & NFC_STABLE, 0, "{c:?}");
+        }
+    }
+
+    #[test]
+    fn classes_are_the_engine_s() {
+        let code_points = CodePoints::get().unwrap();
+        for (bit, pattern) in ENGINE_CLASSES {
+            let all: String = ('\0'..=char::MAX).collect();
+            let regex = SysRegex::new(pattern).unwrap();
+            let expected: String = regex
+                .find_iter(&all)
+                .map(|(start, end)| &all[start..end])
+                .collect();
+            let given: String = all
+                .chars()
+                .filter(|&c| code_points.class(u32::from(c)) & bit != 0)
+                .collect();
+            assert!(given == expected, "{pattern}");
         }
     }
 

@@ -10,6 +10,8 @@
 
 mod byte_level;
 mod code_points;
+#[cfg(test)]
+mod fixtures;
 mod merger;
 mod merges;
 mod metaspace;

@@ -1,10 +1,13 @@
 //! What a BPE encoder needs of a model, and which models are covered.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
 
-use serde::Deserialize;
-use tokenizers::ModelWrapper;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use tokenizers::models::bpe::BPE;
+use tokenizers::{Model as _, ModelWrapper};
 
 use super::word_cache::TOKEN_ID_BITS;
 use crate::fast::{NotCovered, Source};
@@ -37,7 +40,7 @@ impl Model {
         let vocabulary = model.get_vocab();
         check_ids(&vocabulary)?;
         Ok(Self {
-            merges: merges_of(source.tokenizer_json, &vocabulary)?,
+            merges: merges_of(source.tokenizer_json, model)?,
             vocabulary,
             ignores_merges: model.ignore_merges,
             has_byte_fallback: model.byte_fallback,
@@ -75,34 +78,66 @@ fn check_ids(vocabulary: &HashMap<String, u32>) -> Result<(), NotCovered> {
 }
 
 #[derive(Deserialize)]
-struct TokenizerFile {
-    model: ModelFile,
+struct TokenizerFile<'a> {
+    #[serde(borrow)]
+    model: ModelFile<'a>,
 }
 
 #[derive(Deserialize)]
-struct ModelFile {
-    merges: Vec<MergeLine>,
+struct ModelFile<'a> {
+    #[serde(borrow)]
+    merges: Vec<MergeLine<'a>>,
 }
 
-/// A merge as newer files have it, or in one string, as older ones.
+/// A merge as newer files have it, or in one string, as older ones. There are hundreds of
+/// thousands, so nothing is copied that need not be.
+enum MergeLine<'a> {
+    Pair(Token<'a>, Token<'a>),
+    Joined(Cow<'a, str>),
+}
+
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum MergeLine {
-    Pair(String, String),
-    Joined(String),
+struct Token<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for MergeLine<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MergeLineVisitor)
+    }
 }
 
-fn merges_of(
-    tokenizer_json: &[u8],
-    vocabulary: &HashMap<String, u32>,
-) -> Result<Vec<(u32, u32, u32)>, NotCovered> {
-    let file: TokenizerFile = serde_json::from_slice(tokenizer_json)
+struct MergeLineVisitor;
+
+impl<'de> Visitor<'de> for MergeLineVisitor {
+    type Value = MergeLine<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a merge: two tokens, in an array or with a space between")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, line: &'de str) -> Result<Self::Value, E> {
+        Ok(MergeLine::Joined(Cow::Borrowed(line)))
+    }
+
+    fn visit_str<E: de::Error>(self, line: &str) -> Result<Self::Value, E> {
+        Ok(MergeLine::Joined(Cow::Owned(line.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut tokens: A) -> Result<Self::Value, A::Error> {
+        match (tokens.next_element()?, tokens.next_element()?) {
+            (Some(left), Some(right)) => Ok(MergeLine::Pair(left, right)),
+            _ => Err(de::Error::custom("a merge of less than two tokens")),
+        }
+    }
+}
+
+fn merges_of(tokenizer_json: &[u8], model: &BPE) -> Result<Vec<(u32, u32, u32)>, NotCovered> {
+    let file: TokenizerFile<'_> = serde_json::from_slice(tokenizer_json)
         .map_err(|error| not_covered(format!("merges: {error}")))?;
     let mut product = String::new();
     let mut merges = Vec::with_capacity(file.model.merges.len());
     for line in &file.model.merges {
         let (left, right) = match line {
-            MergeLine::Pair(left, right) => (left.as_str(), right.as_str()),
+            MergeLine::Pair(left, right) => (&*left.0, &*right.0),
             MergeLine::Joined(line) if line.starts_with("#version") => continue,
             MergeLine::Joined(line) => line
                 .split_once(' ')
@@ -112,9 +147,8 @@ fn merges_of(
         product.push_str(left);
         product.push_str(right);
         let id = |token: &str| {
-            vocabulary
-                .get(token)
-                .copied()
+            model
+                .token_to_id(token)
                 .ok_or_else(|| not_covered(format!("{token:?} of a merge is no token")))
         };
         merges.push((id(left)?, id(right)?, id(&product)?));

@@ -2,7 +2,7 @@
 //! a query, and a rerank request on two.
 //!
 //! ```console
-//! $ TOKENIZERS=minilm=tokenizer.json,e5=other.json cargo bench -p rose-benches --bench tokenization
+//! $ TOKENIZERS=minilm=tokenizer.json,e5=other.json cargo bench -p tokenization --bench tokenization
 //! ```
 //!
 //! The text is this repository's documentation, or the file that `TEXT` names. Targets: Unigram
@@ -62,11 +62,11 @@ fn text() -> String {
         return std::fs::read_to_string(path).unwrap();
     }
     let documents = [
-        include_str!("../../docs/architecture.md"),
-        include_str!("../../docs/gpu.md"),
-        include_str!("../../README.md"),
-        include_str!("../../CONTRIBUTING.md"),
-        include_str!("../../CHANGELOG.md"),
+        include_str!("../../../docs/architecture.md"),
+        include_str!("../../../docs/gpu.md"),
+        include_str!("../../../README.md"),
+        include_str!("../../../CONTRIBUTING.md"),
+        include_str!("../../../CHANGELOG.md"),
     ];
     documents.concat()
 }
