@@ -77,7 +77,7 @@ def test_truncation_is_a_warning(v2: cohere.ClientV2, reranker: Service) -> None
     answer = v2.rerank(model=reranker.model, query=QUERY, documents=["short", LONG])
     (warning,) = answer.meta.warnings
     assert warning.startswith("documents[1] was truncated: ")
-    assert "of 2000 tokens" in warning
+    assert "the end was cut off" in warning
 
 
 @pytest.mark.parametrize("kind", ["float", "int8", "uint8", "binary", "ubinary"])
@@ -173,7 +173,7 @@ def test_over_long_texts_are_refused_when_asked(embed_v2: cohere.ClientV2) -> No
     )
     assert (kind, status) == (cohere.BadRequestError, 400)
     assert "texts[1]" in message
-    assert "2002" in message or "2000" in message
+    assert "limit 256" in message
 
 
 def test_images_are_refused(embed_v2: cohere.ClientV2) -> None:

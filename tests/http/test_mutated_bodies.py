@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,12 @@ ODD = st.recursive(
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Where something may be replaced."""
     yield path
-    children = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, child in children if isinstance(value, dict | list) else ():
+    children: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        children = value.items()
+    elif isinstance(value, list):
+        children = enumerate(value)
+    for key, child in children:
         yield from places(child, (*path, key))
 
 
