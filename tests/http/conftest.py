@@ -33,6 +33,12 @@ MAX_BODY_BYTES = 300_000
 MAX_ITEMS = 50
 
 
+@pytest.fixture(autouse=True)
+def hub_client_may_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HF_HUB_OFFLINE keeps loading off the hub; here it must not keep clients off our server."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+
+
 @dataclass(frozen=True)
 class Service:
     """One model over two protocols."""

@@ -9,7 +9,6 @@ import os
 from typing import Any
 
 import hypothesis
-import pytest
 import schemathesis
 from hypothesis import HealthCheck
 from schemathesis.checks import CHECKS, load_all_checks
@@ -35,37 +34,26 @@ CHECKED = [
 ]
 
 
-def document(service: Service) -> Any:
-    return schemathesis.openapi.from_url(f"{service.url}/openapi.json")
+def check(service: Service) -> None:
+    """Every operation of the document, each with its own examples."""
+    schema = schemathesis.openapi.from_url(f"{service.url}/openapi.json")
+    operations = [result.ok() for result in schema.get_all_operations()]
+    assert len(operations) > 10
+    for operation in operations:
+
+        @FUZZ
+        @hypothesis.given(case=operation.as_strategy())
+        def one(case: Any) -> None:
+            response = case.call(headers={"Authorization": f"Bearer {KEY}"}, timeout=60)
+            assert response.status_code in EXPECTED, (response.status_code, response.text[:500])
+            case.validate_response(response, checks=CHECKED)
+
+        one()
 
 
-@pytest.fixture(scope="session")
-def of_embedder(embedder: Service) -> Any:
-    return document(embedder)
+def test_an_embedding_model(embedder: Service) -> None:
+    check(embedder)
 
 
-@pytest.fixture(scope="session")
-def of_reranker(reranker: Service) -> Any:
-    return document(reranker)
-
-
-embedder_schema = schemathesis.pytest.from_fixture("of_embedder")
-reranker_schema = schemathesis.pytest.from_fixture("of_reranker")
-
-
-def check(case: Any) -> None:
-    response = case.call(headers={"Authorization": f"Bearer {KEY}"}, timeout=60)
-    assert response.status_code in EXPECTED, (response.status_code, response.text[:500])
-    case.validate_response(response, checks=CHECKED)
-
-
-@embedder_schema.parametrize()
-@FUZZ
-def test_an_embedding_model(case: Any) -> None:
-    check(case)
-
-
-@reranker_schema.parametrize()
-@FUZZ
-def test_a_reranker(case: Any) -> None:
-    check(case)
+def test_a_reranker(reranker: Service) -> None:
+    check(reranker)
