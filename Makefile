@@ -33,8 +33,16 @@ endef
 runtime-environment:
 	$(call pip_install,runtime)
 
+# Newest versions of SDKs whose integrations need older ones, beside the environment.
+NEWEST_SDKS := $(VENV)/newest-sdks
 environment:
 	$(call pip_install,dev)
+	@pins=requirements/http-clients-newest.txt; \
+	if ! cmp --silent $$pins $(NEWEST_SDKS)/pins.txt; then \
+		rm -rf $(NEWEST_SDKS) && \
+		$(BIN)/python -m pip install --quiet --no-deps --target $(NEWEST_SDKS) --requirement $$pins && \
+		cp $$pins $(NEWEST_SDKS)/pins.txt; \
+	fi
 
 setup: environment install ## Make the environment and install the wheel
 	@if command -v git >/dev/null && test -d .git && test -x $(BIN)/pre-commit; then \

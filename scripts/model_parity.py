@@ -59,13 +59,18 @@ def documents() -> list[str]:
     return [" ".join(generator.choices(WORDS, k=length)) for length in lengths]
 
 
-def tokenizer_files(name: str) -> dict[str, Path]:
-    """Files of a tokenizer by their names in a checkpoint; WordPiece where it is not at hand."""
+def real_tokenizer(name: str) -> Path | None:
+    """Where scripts/fetch_models.py puts a tokenizer; None for WordPiece, which is a package."""
     real = {
         "xlm-roberta": ROOT / "models" / "multilingual-e5-small" / "tokenizer.json",
         **{kind: ROOT / "models" / f"{kind}-tokenizer" / "tokenizer.json" for kind in _SPECIAL},
     }
-    path = real.get(name)
+    return real.get(name)
+
+
+def tokenizer_files(name: str) -> dict[str, Path]:
+    """Files of a tokenizer by their names in a checkpoint; WordPiece where it is not at hand."""
+    path = real_tokenizer(name)
     if path is not None and path.is_file():
         files = {"tokenizer.json": path}
         if name == "xlm-roberta":

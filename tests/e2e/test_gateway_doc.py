@@ -67,6 +67,10 @@ def test_example(example: Example, address: str) -> None:
     done = subprocess.run(
         command, shell=True, capture_output=True, text=True, timeout=60, check=True
     )
+    if not example.answer:
+        # The document shows the question only: it has to be answered as `curl` shows it.
+        assert done.stdout.startswith(("{", "["))
+        return
     try:
         written = json.loads(example.answer)
     except ValueError:

@@ -210,8 +210,8 @@ def test_wrong_models_are_one_line_and_status_2(
     refused(rose("serve", str(tmp_path / "empty"), *port), "config.json")
 
     strange = copy_of(cross_encoder_directory, tmp_path / "strange")
-    edit_config(strange, architectures=["LlamaForCausalLM"], model_type="llama")
-    refused(rose("serve", str(strange), *port), "Llama", "Bert")
+    edit_config(strange, architectures=["MambaForCausalLM"], model_type="mamba")
+    refused(rose("serve", str(strange), *port), "Mamba", "Bert")
 
     corrupt = copy_of(cross_encoder_directory, tmp_path / "corrupt")
     weights = corrupt / "model.safetensors"

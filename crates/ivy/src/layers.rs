@@ -86,7 +86,8 @@ fn enter(
     gateway: &Gateway,
     request: &Request,
 ) -> Result<Option<tokio::sync::OwnedSemaphorePermit>> {
-    if !is_public(request.uri().path()) {
+    // A page is public; what is sent to the same path is work.
+    if !(request.method().is_safe() && is_public(request.uri().path())) {
         gateway.keys.check(request.headers())?;
     }
     if request.method() == Method::POST {

@@ -165,7 +165,7 @@ mod tests {
 
     /// Values of `src` and `href`, of `import … from`, and of `url(…)`.
     fn references(body: &str) -> Vec<&str> {
-        let starts = ["src=\"", "href=\"", "from \"", "url(\"", "import(\""];
+        let starts = ["src=\"", "href=\"", "from \"", " url(\"", " import(\""];
         let mut found = Vec::new();
         for start in starts {
             let after = body.split(start).skip(1);

@@ -85,7 +85,7 @@ fn compare(path: &Path, files: &[PathBuf], arguments: &Arguments) -> Result<bool
         .map_err(|error| format!("{}: {error}", path.display()))?;
     reference
         .with_truncation(None)
-        .and_then(|one| Ok(one.with_padding(None)))
+        .map(|one| one.with_padding(None))
         .map_err(|error| error.to_string())?;
     println!(
         "{}: encoder {}, loaded in {:.0} ms",

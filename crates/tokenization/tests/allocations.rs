@@ -1,5 +1,7 @@
 //! In steady state one of our own encoders allocates nothing.
 
+#![allow(clippy::unwrap_used)] // of what the test itself made
+
 use serde_json::{Value, json};
 use tokenization::{Tokenizer, TokenizerOptions};
 
@@ -8,7 +10,7 @@ const TEXTS: [&str; 6] = [
     "Hello, W\u{f6}rld! It's a na\u{ef}ve caf\u{e9}  \n with 25.5 \u{b0}C, isn't it?",
     "[MASK] a <mask> b \u{4e16}\u{754c} \u{3053}\u{3093}\u{ac00} e\u{301}\u{323}x \u{fb01}",
     "\u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467} \u{928}\u{92e}\u{938}\u{94d}\u{924}\u{947}",
-    "\u{0}\u{1}\u{85}\u{ad}\u{200b}\u{fffd}",
+    "\u{0}\u{1}\u{85}\u{ad}\u{200b}\u{fffd}a",
     "the end of the text after many many many words that repeat and repeat and repeat again",
 ];
 

@@ -35,6 +35,10 @@ class Page:
         self.run("sessionStorage.clear(); localStorage.clear()")
         self.driver.refresh()
 
+    def leave(self) -> None:
+        """The page asks no more: what it complains about ends here."""
+        self.driver.get("about:blank")
+
     def resize(self, width: int, height: int) -> None:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -104,7 +108,7 @@ class Page:
         self.run("document.querySelector(arguments[0]).hidden = true", f"{panel}-error")
         self.find(f"{panel}-form [type=submit]").click()
         done = (
-            "const [results, error] = arguments.map((one) => document.querySelector(one));"
+            "const [results, error] = [...arguments].map((one) => document.querySelector(one));"
             "return results.childElementCount > 0 || !error.hidden"
         )
         self.wait_for("answer", lambda: self.run(done, f"{panel}-results", f"{panel}-error"))
@@ -150,8 +154,8 @@ def page(chrome: webdriver.Chrome) -> Iterator[Page]:
     page.prefer("light")
     page.complaints()
     yield page
+    page.leave()
     complaints = page.complaints()
-    chrome.get("about:blank")
     assert complaints == []
 
 

@@ -1,4 +1,4 @@
-//! Cohere `POST /v2/embed`.
+//! Cohere `POST /v2/embed` and `/v1/embed`: one request, two shapes of the answer.
 
 use axum::response::Response;
 use futures_util::future::try_join_all;
@@ -12,6 +12,7 @@ use super::input::text;
 use super::meta::Meta;
 use super::openai::dtype;
 use super::options;
+use super::report::Report;
 use super::vectors::{Encoding, Row, rows};
 use crate::error::{Error, Result};
 use crate::job::{EmbedJob, Embedded, Names};
@@ -19,7 +20,7 @@ use crate::model::Model;
 
 /// Vectors of texts.
 #[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct EmbedV2Request {
+pub(crate) struct CohereEmbedRequest {
     /// Any name is accepted where one model is served.
     #[serde(default)]
     model: Option<String>,
@@ -92,18 +93,89 @@ struct EmbeddingsByType {
     base64: Option<Vec<Row>>,
 }
 
+/// Version 1 answers plain vectors unless types are asked for.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EmbedV1Response {
+    /// `embeddings_floats` or `embeddings_by_type`.
+    response_type: &'static str,
+    id: String,
+    embeddings: EmbeddingsV1,
+    texts: Vec<String>,
+    meta: Meta,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+enum EmbeddingsV1 {
+    #[schema(value_type = Vec<Vec<f32>>)]
+    Floats(Vec<Row>),
+    ByType(EmbeddingsByType),
+}
+
 /// Vectors of texts (Cohere, version 2).
 #[utoipa::path(
-    post, path = "/v2/embed", tag = "Cohere", request_body = EmbedV2Request,
+    post, path = "/v2/embed", tag = "Cohere", request_body = CohereEmbedRequest,
     responses((status = 200, body = EmbedV2Response))
 )]
 pub(crate) async fn embed_v2(call: Call) -> Response {
-    let outcome = answer(&call).await;
+    let outcome = answer_v2(&call).await;
     call.respond(Family::Cohere, outcome)
 }
 
-async fn answer(call: &Call) -> Result<Reply> {
-    let body: EmbedV2Request = call.json().await?;
+/// Vectors of texts (Cohere, version 1).
+#[utoipa::path(
+    post, path = "/v1/embed", tag = "Cohere", request_body = CohereEmbedRequest,
+    responses((status = 200, body = EmbedV1Response))
+)]
+pub(crate) async fn embed_v1(call: Call) -> Response {
+    let outcome = answer_v1(&call).await;
+    call.respond(Family::Cohere, outcome)
+}
+
+async fn answer_v2(call: &Call) -> Result<Reply> {
+    let vectors = vectors(call, call.json().await?).await?;
+    let response = EmbedV2Response {
+        id: call.arrival.request_id.to_string(),
+        embeddings: vectors.by_type,
+        texts: vectors.texts,
+        meta: Meta::of_embed("2", &vectors.report, vectors.field),
+    };
+    Reply::large(&call.gateway, response, vectors.values, vectors.report).await
+}
+
+async fn answer_v1(call: &Call) -> Result<Reply> {
+    let body: CohereEmbedRequest = call.json().await?;
+    let by_type = body.embedding_types.is_some();
+    let vectors = vectors(call, body).await?;
+    let (response_type, embeddings) = match vectors.by_type {
+        embeddings if by_type => ("embeddings_by_type", EmbeddingsV1::ByType(embeddings)),
+        EmbeddingsByType { float, .. } => {
+            let floats = EmbeddingsV1::Floats(float.unwrap_or_default());
+            ("embeddings_floats", floats)
+        }
+    };
+    let response = EmbedV1Response {
+        response_type,
+        id: call.arrival.request_id.to_string(),
+        embeddings,
+        texts: vectors.texts,
+        meta: Meta::of_embed("1", &vectors.report, vectors.field),
+    };
+    Reply::large(&call.gateway, response, vectors.values, vectors.report).await
+}
+
+/// What both versions answer.
+struct Vectors {
+    by_type: EmbeddingsByType,
+    texts: Vec<String>,
+    /// The field that the texts came from.
+    field: &'static str,
+    /// How many numbers there are.
+    values: usize,
+    report: Report,
+}
+
+async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
     let model = call
         .gateway
         .model(body.model.as_deref().unwrap_or_default())?;
@@ -179,17 +251,17 @@ async fn answer(call: &Call) -> Result<Reply> {
         .next()
         .map(|one| one.report)
         .unwrap_or_default();
-    let response = EmbedV2Response {
-        id: call.arrival.request_id.to_string(),
-        embeddings,
+    Ok(Vectors {
+        by_type: embeddings,
         texts,
-        meta: Meta::of_embed("2", &report, field),
-    };
-    Reply::large(&call.gateway, response, values, report).await
+        field,
+        values,
+        report,
+    })
 }
 
 /// The texts, and the field that they came from.
-fn texts(body: &EmbedV2Request) -> Result<(&'static str, Vec<String>)> {
+fn texts(body: &CohereEmbedRequest) -> Result<(&'static str, Vec<String>)> {
     if body.images.is_some() {
         return Err(Error::invalid("images", "are not supported"));
     }

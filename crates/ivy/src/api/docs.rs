@@ -21,6 +21,7 @@ use super::{cohere_embed, cohere_rerank, models, openai, rerank, status, tei, vl
         models::one,
         cohere_rerank::rerank_v2,
         cohere_embed::embed_v2,
+        cohere_embed::embed_v1,
         rerank::rerank_v1,
         vllm::score,
         tei::rerank::rerank,

@@ -31,6 +31,7 @@ impl Family {
             "/v1/rerank" => Self::Jina,
             "/score" | "/v1/score" => Self::Vllm,
             "/embeddings" => Self::OpenAi,
+            "/v1/embed" => Self::Cohere,
             _ if path.starts_with("/v2/") => Self::Cohere,
             _ if path.starts_with("/v1/") => Self::OpenAi,
             _ => Self::Tei,

@@ -40,9 +40,11 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
         .route("/v1/models/{*model}", get(models::one))
         .route("/v2/rerank", post(cohere_rerank::rerank_v2))
         .route("/v2/embed", post(cohere_embed::embed_v2))
+        .route("/v1/embed", post(cohere_embed::embed_v1))
         .route("/v1/rerank", post(rerank::rerank_v1))
         .route("/v1/score", post(vllm::score))
         .route("/score", post(vllm::score))
+        .route("/", post(tei::root::root))
         .route("/rerank", post(tei::rerank::rerank))
         .route("/embed", post(tei::embed::embed))
         .route("/embed_all", post(tei::embed::embed_all))
@@ -65,13 +67,14 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
 
 /// The route of a path as metrics name it: paths that nobody serves must not become labels.
 pub(crate) fn route_name(path: &str) -> &'static str {
-    const ROUTES: [&str; 23] = [
+    const ROUTES: [&str; 24] = [
         "/",
         "/v1/embeddings",
         "/embeddings",
         "/v1/models",
         "/v2/rerank",
         "/v2/embed",
+        "/v1/embed",
         "/v1/rerank",
         "/v1/score",
         "/score",

@@ -1,4 +1,4 @@
-//! Cohere: `/v2/rerank`, `/v1/rerank` as its first version, `/v2/embed`.
+//! Cohere: `/v2/rerank`, `/v1/rerank` as its first version, `/v2/embed`, `/v1/embed`.
 
 use serde_json::json;
 
@@ -206,4 +206,32 @@ async fn embed_v2_invalid() {
         let message = format!("invalid request: {message}");
         assert_eq!(answer.json(400), json!({"id": "r1", "message": message}));
     }
+}
+
+#[tokio::test]
+async fn embed_v1() {
+    let gateway = embedder();
+    let body = json!({"model": "embed-v3.0", "texts": ["w5"], "input_type": "search_query"});
+    let answer = gateway.post("/v1/embed", body.clone()).await;
+    let expected = json!({
+        "response_type": "embeddings_floats",
+        "id": "r1",
+        "embeddings": [[-0.5735, 0.1146, -0.5589, -0.5879]],
+        "texts": ["w5"],
+        "meta": {
+            "api_version": {"version": "1"},
+            "billed_units": {"input_tokens": 4},
+            "tokens": {"input_tokens": 4, "output_tokens": 0},
+        },
+    });
+    assert_eq!(answer.json(200), expected);
+    let mut typed = body;
+    typed["embedding_types"] = json!(["float"]);
+    let answer = gateway.post("/v1/embed", typed).await.json(200);
+    assert_eq!(answer["response_type"], "embeddings_by_type");
+    let by_type = json!({"float": [[-0.5735, 0.1146, -0.5589, -0.5879]]});
+    assert_eq!(answer["embeddings"], by_type);
+    let answer = gateway.post("/v1/embed", json!({"texts": []})).await;
+    let message = "invalid request: list of texts must not be empty";
+    assert_eq!(answer.json(400), json!({"id": "r1", "message": message}));
 }

@@ -199,7 +199,12 @@ async fn keys() {
     }
     let key = [("authorization", "Bearer secret")];
     let body = json!({"query": "w1", "texts": ["w2"]});
-    gateway.post_with("/rerank", &key, body).await.json(200);
+    for path in ["/rerank", "/"] {
+        let answer = gateway.post(path, &body).await;
+        assert_eq!(answer.status, 401, "{path}");
+        let answer = gateway.post_with(path, &key, &body).await;
+        answer.json(200);
+    }
     assert_eq!(gateway.get("/info").await.status, 401);
     assert_eq!(gateway.get("/health").await.status, 200);
 }

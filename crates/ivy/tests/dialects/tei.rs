@@ -281,3 +281,18 @@ async fn info() {
         "label2id": {"bad": 0, "good": 1, "fine": 2}}});
     assert_eq!(classifier().get("/info").await.json(200), expected);
 }
+
+#[tokio::test]
+async fn root_is_what_the_model_is_for() {
+    let body = json!({"inputs": "w5"});
+    let gateway = embedder();
+    let embedded = gateway.post("/embed", &body).await.json(200);
+    assert_eq!(gateway.post("/", &body).await.json(200), embedded);
+    let gateway = classifier();
+    let predicted = gateway.post("/predict", &body).await.json(200);
+    assert_eq!(gateway.post("/", &body).await.json(200), predicted);
+    let gateway = reranker();
+    let body = json!({"query": "w1", "texts": ["w2", "w3"]});
+    let ranked = gateway.post("/rerank", &body).await.json(200);
+    assert_eq!(gateway.post("/", &body).await.json(200), ranked);
+}

@@ -1,5 +1,7 @@
 //! The server around the routes, over real sockets: drain, clients that leave or are silent, TLS.
 
+#![allow(clippy::unwrap_used)] // of what the tests themselves made
+
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -4,6 +4,7 @@ pub(crate) mod embed;
 pub(crate) mod info;
 pub(crate) mod predict;
 pub(crate) mod rerank;
+pub(crate) mod root;
 pub(crate) mod similarity;
 pub(crate) mod tokenize;
 

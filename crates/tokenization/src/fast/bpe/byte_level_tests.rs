@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 use super::{ALPHABET_END, alphabet};
 use crate::fast::bpe::fixtures::{Both, TEXTS, byte_level, splitters};
 
+/// What makes a file one that is not covered.
+type Change = fn(&mut Value);
+
 fn all() -> Vec<(String, Both)> {
     let mut all = Vec::new();
     for (splitter, pre_tokenizer) in splitters() {
@@ -80,7 +83,7 @@ fn what_is_not_covered_is_refused() {
         change(&mut file);
         Both::of(&file).map(|_| ()).unwrap_err().to_string()
     };
-    let cases: [(fn(&mut Value), &str); 8] = [
+    let cases: [(Change, &str); 8] = [
         (|file| file["model"]["dropout"] = json!(0.1), "dropout"),
         (
             |file| file["model"]["end_of_word_suffix"] = json!("</w>"),

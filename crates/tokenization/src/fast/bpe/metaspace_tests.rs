@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 use super::Neighbours;
 use crate::fast::bpe::fixtures::{Both, TEXTS, metaspace};
 
+/// What makes a file one that is not covered.
+type Change = fn(&mut Value);
+
 fn all() -> [(&'static str, Both); 2] {
     [false, true].map(|prepends_space| {
         let both = Both::of(&metaspace(prepends_space)).unwrap();
@@ -53,7 +56,7 @@ fn what_is_not_covered_is_refused() {
         change(&mut file);
         Both::of(&file).map(|_| ()).unwrap_err().to_string()
     };
-    let cases: [(fn(&mut Value), &str); 5] = [
+    let cases: [(Change, &str); 5] = [
         (
             |file| file["model"]["ignore_merges"] = json!(true),
             "ignores merges",

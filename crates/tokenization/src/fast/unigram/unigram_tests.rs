@@ -1,3 +1,6 @@
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::fast::comparison::{assert_equal, assert_equal_on_random_text, load};
@@ -154,5 +157,17 @@ fn what_is_not_covered_is_refused() {
     for (json, reason) in refused {
         let error = load(&json).1.unwrap_err();
         assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_equals_the_crate(text in any::<String>()) {
+        static BOTH: LazyLock<(tokenizers::Tokenizer, crate::fast::FastTokenizer)> =
+            LazyLock::new(|| {
+                let (reference, fast) = load(&fixtures::xlm_roberta());
+                (reference, fast.unwrap())
+            });
+        assert_equal("property", &BOTH.0, &BOTH.1, &text);
     }
 }
