@@ -64,9 +64,6 @@ def test_asynchronous_client(embedder: Service, reranker: Service) -> None:
     same_ranking(ranks(ranked), reranker.ranking())
 
 
-@pytest.mark.xfail(
-    reason="a 401 of /v1/embeddings is OpenAI's alone, and this SDK reads `detail`", strict=True
-)
 def test_wrong_key_of_embeddings(embedder: Service) -> None:
     with pytest.raises(voyageai.error.AuthenticationError):
         voyageai.Client(api_key="wrong", base_url=embedder.v1).embed(["a"], model="m")

@@ -85,7 +85,7 @@ struct Embedding {
 }
 
 /// The keys that tell whose request it is.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Keys {
     #[serde(default)]
     truncation: Option<IgnoredAny>,
@@ -128,7 +128,9 @@ pub(crate) async fn embeddings(call: Call) -> Response {
     let family = match &outcome {
         Ok(_) => Family::OpenAi,
         // Whose error it is matters only now.
-        Err(_) => call.peek::<Keys>().unwrap_or_default().family(),
+        Err(_) => call
+            .peek::<Keys>()
+            .map_or(Family::Embeddings, |keys| keys.family()),
     };
     call.respond(family, outcome)
 }
