@@ -90,7 +90,7 @@ def test_bad_requests(embeddings: Any, rerank: Any, reranker: Service) -> None:
         embeddings.embed([], model="m")
     with pytest.raises(voyageai.error.InvalidRequestError, match="documents"):
         rerank.rerank("q", [], model=reranker.model)
-    with pytest.raises(voyageai.error.InvalidRequestError, match="dimension"):
+    with pytest.raises(voyageai.error.InvalidRequestError, match="output_dimension"):
         embeddings.embed(["a"], model="m", output_dimension=77)
     with pytest.raises(voyageai.error.InvalidRequestError, match="top_k"):
         rerank.rerank("q", ["d"], model=reranker.model, top_k=-1)

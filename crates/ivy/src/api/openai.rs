@@ -139,15 +139,23 @@ async fn answer(call: &Call, body: EmbeddingsRequest) -> Result<Reply> {
     let model = call
         .gateway
         .model(body.model.as_deref().unwrap_or_default())?;
+    let names = Names {
+        items: "input",
+        others: if body.output_dimension.is_some() {
+            &[
+                ("normalization", "normalized"),
+                ("dimensions", "output_dimension"),
+            ]
+        } else {
+            &[("normalization", "normalized")]
+        },
+    };
     let (request, encoding) = request(call, &model, body)?;
     let items = request.inputs.len();
     let job = EmbedJob {
         model: model.clone(),
         request,
-        names: Names {
-            items: "input",
-            others: &[("normalization", "normalized")],
-        },
+        names,
     };
     let embedded = call.gateway.embed(job, call.deadline()?).await?;
     let values = match encoding {
