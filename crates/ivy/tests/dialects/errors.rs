@@ -511,15 +511,29 @@ async fn a_body_that_never_ends() {
         ..GatewayConfig::default()
     };
     let gateway = TestGateway::with_config(info(Task::Score, 1), config);
-    let mut request = request("POST", "/rerank", &[], String::new());
-    let stream = futures_util::stream::pending::<Result<&str, std::io::Error>>();
-    *request.body_mut() = axum::body::Body::from_stream(stream);
-    let answer = gateway.send(request).await;
-    let error = "the body did not arrive within 3000 ms";
-    assert_eq!(
-        answer.json(408),
-        json!({"error": error, "error_type": "Validation"})
-    );
+    for (headers, status, error, error_type) in [
+        (
+            &[][..],
+            408,
+            "the body did not arrive within 3000 ms",
+            "Validation",
+        ),
+        (
+            &[("x-request-timeout-ms", "200")],
+            504,
+            "deadline exceeded after 200 ms, before the body had arrived",
+            "Backend",
+        ),
+    ] {
+        let mut request = request("POST", "/rerank", headers, String::new());
+        let stream = futures_util::stream::pending::<Result<&str, std::io::Error>>();
+        *request.body_mut() = axum::body::Body::from_stream(stream);
+        let answer = gateway.send(request).await;
+        assert_eq!(
+            answer.json(status),
+            json!({"error": error, "error_type": error_type})
+        );
+    }
 }
 
 #[tokio::test]
