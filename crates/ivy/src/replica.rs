@@ -222,12 +222,15 @@ impl Replica {
         }
     }
 
-    fn succeeded(&self, tokens: u64, bulk: bool, report: LoadReport, timings: Timings) {
+    /// A good answer of `tokens`, which are off the account already.
+    fn succeeded(&self, tokens: u64, bulk: bool, report: Option<LoadReport>, timings: Timings) {
         let mut state = self.state.lock();
         state.failures = 0;
         state.ejections = 0;
-        let now = Instant::now();
-        state.load.answered(now, tokens, report, timings, bulk);
+        if let Some(report) = report {
+            let now = Instant::now();
+            state.load.answered(now, tokens, report, timings, bulk);
+        }
     }
 }
 
@@ -284,9 +287,7 @@ impl Ticket {
         metrics::call(&replica.label, tonic::Code::Ok, self.started.elapsed());
         // First off the account: what is reported does not hold this call any more.
         drop(self);
-        if let Some(report) = report {
-            replica.succeeded(tokens, bulk, report, timings.unwrap_or_default());
-        }
+        replica.succeeded(tokens, bulk, report, timings.unwrap_or_default());
     }
 
     /// The call failed.

@@ -57,6 +57,23 @@ pub fn app(config: GatewayConfig, backend: Arc<dyn Backend>) -> Result<Router, S
     Ok(layers::app(Arc::new(gateway)))
 }
 
+/// Records what `/metrics` shows, unless the process has a recorder of its own.
+fn record_metrics(runtime: &Handle, stop: &Stop) {
+    if !rose_telemetry::metrics::install() {
+        tracing::info!("the process records metrics by itself: /metrics has none");
+        return;
+    }
+    crate::metrics::describe();
+    crate::fleet::metrics::describe();
+    let stop = stop.gracefully.clone();
+    runtime.spawn(async move {
+        let mut ticks = tokio::time::interval(rose_telemetry::metrics::UPKEEP_INTERVAL);
+        while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+            rose_telemetry::metrics::upkeep();
+        }
+    });
+}
+
 /// A running gateway. Dropping it ends it at once; [`Server::shutdown`] lets requests finish.
 #[derive(Debug)]
 pub struct Server {
@@ -97,6 +114,7 @@ impl Server {
             keepalive_timeout,
             stop: stop.clone(),
         };
+        record_metrics(runtime, &stop);
         runtime.spawn(accept(
             listener,
             listening,

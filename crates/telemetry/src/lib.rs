@@ -1,4 +1,7 @@
-//! Logs of the process: one subscriber, on stderr, because stdout belongs to results.
+//! Logs of the process: one subscriber, on stderr, because stdout belongs to results. And its
+//! [`metrics`].
+
+pub mod metrics;
 
 use std::io::{self, IsTerminal};
 use std::str::FromStr;

@@ -27,7 +27,10 @@ class ItemError:
 
 @dataclass(frozen=True)
 class TruncationReport:
-    """One text that was cut; its own tokens, special tokens not counted."""
+    """One text that was cut; its own tokens, special tokens not counted.
+
+    `tokens_given` is a lower bound: of a text far beyond the limit the rest is not tokenized.
+    """
 
     index: int
     role: str

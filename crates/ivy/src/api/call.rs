@@ -110,11 +110,18 @@ async fn read(
         return Err(Error::TooLarge { limit });
     }
     let patience = gateway.config.body_timeout;
-    let until = deadline.min(Instant::now() + patience);
+    let begun = Instant::now();
+    let until = deadline.min(begun + patience);
     match tokio::time::timeout_at(until, Limited::new(body, limit).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Error::TooLarge { limit }),
         Ok(Err(error)) => Err(Error::BrokenBody(error.to_string())),
+        Err(_) if until == deadline => {
+            let waited_ms = begun.elapsed().as_millis();
+            Err(Error::DeadlineExceeded(format!(
+                "deadline exceeded after {waited_ms} ms, before the body had arrived"
+            )))
+        }
         Err(_) => Err(Error::SlowBody(patience.as_millis())),
     }
 }

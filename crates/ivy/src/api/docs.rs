@@ -6,7 +6,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::header;
 use utoipa::OpenApi as _;
 
-use super::{cohere_embed, cohere_rerank, models, openai, rerank, status, tei, vllm};
+use super::{cohere_embed, cohere_rerank, metrics, models, openai, rerank, status, tei, vllm};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -36,6 +36,7 @@ use super::{cohere_embed, cohere_rerank, models, openai, rerank, status, tei, vl
         tei::info::health,
         tei::info::live,
         status::status,
+        metrics::metrics,
     )
 )]
 struct Document;

@@ -11,6 +11,8 @@ use crate::error::Error;
 pub enum Family {
     /// `{"error": {"message", "type", "param", "code"}}`, codes are words.
     OpenAi,
+    /// As OpenAI's, and `detail` for clients of Jina and Voyage, whose path this is too.
+    Embeddings,
     /// As OpenAI's, but the type is an exception's name and the code a number.
     Vllm,
     /// `{"message"}`.
@@ -30,7 +32,7 @@ impl Family {
         match path {
             "/v1/rerank" => Self::Jina,
             "/score" | "/v1/score" => Self::Vllm,
-            "/embeddings" => Self::OpenAi,
+            "/v1/embeddings" | "/embeddings" => Self::Embeddings,
             "/v1/embed" => Self::Cohere,
             _ if path.starts_with("/v2/") => Self::Cohere,
             _ if path.starts_with("/v1/") => Self::OpenAi,
@@ -83,9 +85,15 @@ impl Family {
         let mut response = match self {
             Self::OpenAi => json(&Wrapped {
                 error: openai(error),
+                detail: None,
+            }),
+            Self::Embeddings => json(&Wrapped {
+                error: openai(error),
+                detail: Some(error.to_string()),
             }),
             Self::Vllm => json(&Wrapped {
                 error: vllm(error, status),
+                detail: None,
             }),
             Self::Cohere => json(&CohereError {
                 id: request_id,
@@ -141,6 +149,8 @@ fn json(value: &impl Serialize) -> Response {
 #[derive(Serialize)]
 struct Wrapped<T> {
     error: T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
 }
 
 #[derive(Serialize)]

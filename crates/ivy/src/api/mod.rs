@@ -7,6 +7,7 @@ mod docs;
 pub mod family;
 mod input;
 mod meta;
+mod metrics;
 mod models;
 mod openai;
 mod options;
@@ -57,6 +58,7 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
         .route("/health", get(tei::info::health))
         .route("/health/live", get(tei::info::live))
         .route("/status", get(status::status))
+        .route("/metrics", get(metrics::metrics))
         .route("/", get(page::index))
         .route("/static/{name}", get(page::file))
         .route("/openapi.json", get(docs::document))
@@ -67,7 +69,7 @@ pub(crate) fn router() -> Router<Arc<Gateway>> {
 
 /// The route of a path as metrics name it: paths that nobody serves must not become labels.
 pub(crate) fn route_name(path: &str) -> &'static str {
-    const ROUTES: [&str; 24] = [
+    const ROUTES: [&str; 25] = [
         "/",
         "/v1/embeddings",
         "/embeddings",
@@ -90,6 +92,7 @@ pub(crate) fn route_name(path: &str) -> &'static str {
         "/health",
         "/health/live",
         "/status",
+        "/metrics",
         "/openapi.json",
         "/docs",
     ];

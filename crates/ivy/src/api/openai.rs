@@ -85,7 +85,7 @@ struct Embedding {
 }
 
 /// The keys that tell whose request it is.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Keys {
     #[serde(default)]
     truncation: Option<IgnoredAny>,
@@ -128,7 +128,9 @@ pub(crate) async fn embeddings(call: Call) -> Response {
     let family = match &outcome {
         Ok(_) => Family::OpenAi,
         // Whose error it is matters only now.
-        Err(_) => call.peek::<Keys>().unwrap_or_default().family(),
+        Err(_) => call
+            .peek::<Keys>()
+            .map_or(Family::Embeddings, |keys| keys.family()),
     };
     call.respond(family, outcome)
 }
@@ -137,15 +139,23 @@ async fn answer(call: &Call, body: EmbeddingsRequest) -> Result<Reply> {
     let model = call
         .gateway
         .model(body.model.as_deref().unwrap_or_default())?;
+    let names = Names {
+        items: "input",
+        others: if body.output_dimension.is_some() {
+            &[
+                ("normalization", "normalized"),
+                ("dimensions", "output_dimension"),
+            ]
+        } else {
+            &[("normalization", "normalized")]
+        },
+    };
     let (request, encoding) = request(call, &model, body)?;
     let items = request.inputs.len();
     let job = EmbedJob {
         model: model.clone(),
         request,
-        names: Names {
-            items: "input",
-            others: &[("normalization", "normalized")],
-        },
+        names,
     };
     let embedded = call.gateway.embed(job, call.deadline()?).await?;
     let values = match encoding {

@@ -95,7 +95,7 @@ impl Report {
         );
     }
 
-    /// `0:812>510` is input 0, 812 tokens given, 510 used.
+    /// `0:812>510` is input 0, at least 812 tokens given, 510 used.
     fn truncated(&self) -> String {
         listed(self.truncations.iter().map(|cut| {
             let what = match cut.role() {
@@ -130,7 +130,7 @@ fn sentence(cut: &TruncationReport, item: &str) -> String {
         _ => "the end was",
     };
     format!(
-        "{what} was truncated: {} of {} tokens were used, {side} cut off",
+        "{what} was truncated: {} of at least {} tokens were used, {side} cut off",
         cut.tokens_used, cut.tokens_given
     )
 }

@@ -19,8 +19,12 @@ pub struct FleetConfig {
     pub max_replicas: usize,
     /// Calls of this gateway in flight at one replica at the most.
     pub max_calls_per_replica: usize,
-    /// Time to connect, and to answer a probe.
+    /// Time to connect.
     pub connect_timeout: Duration,
+    /// Time to answer a probe.
+    pub probe_timeout: Duration,
+    /// Time to look a name up.
+    pub resolve_timeout: Duration,
     /// Time to send the tokenizer, once for each model.
     pub model_timeout: Duration,
     /// How often a replica in use is asked whether it still serves the same.
@@ -75,6 +79,8 @@ impl Default for FleetConfig {
             max_replicas: 256,
             max_calls_per_replica: 1_024,
             connect_timeout: Duration::from_millis(500),
+            probe_timeout: Duration::from_secs(2),
+            resolve_timeout: Duration::from_secs(2),
             model_timeout: Duration::from_secs(30),
             probe_interval: Duration::from_secs(5),
             max_backoff: Duration::from_secs(1),
@@ -131,6 +137,8 @@ impl FleetConfig {
         }
         let times = [
             ("connect_timeout", self.connect_timeout),
+            ("probe_timeout", self.probe_timeout),
+            ("resolve_timeout", self.resolve_timeout),
             ("model_timeout", self.model_timeout),
             ("probe_interval", self.probe_interval),
             ("max_backoff", self.max_backoff),

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::fleet::registry::Registry;
 use crate::replica::connection::Target;
@@ -17,9 +19,10 @@ pub(crate) async fn keep(registry: Arc<Registry>, resolve: Arc<dyn Resolve>) {
     let mut keepers = JoinSet::new();
     let mut found: HashMap<ReplicaName, Vec<SocketAddr>> = HashMap::new();
     loop {
-        for name in &registry.config.replicas {
-            look_up(&*resolve, name, &mut found).await;
-        }
+        let names = registry.config.replicas.iter();
+        let time = registry.config.resolve_timeout;
+        let looked_up = join_all(names.map(|name| look_up(&*resolve, name, time))).await;
+        found.extend(looked_up.into_iter().flatten());
         for replica in update(&registry, &found) {
             let registry = Arc::clone(&registry);
             keepers.spawn(async move { keeper::keep(&registry, &replica).await });
@@ -38,24 +41,21 @@ pub(crate) async fn keep(registry: Arc<Registry>, resolve: Arc<dyn Resolve>) {
     }
 }
 
-/// A name that cannot be looked up keeps the addresses it had.
+/// The addresses of a name; none when it cannot be looked up, then it keeps those it had.
 async fn look_up(
     resolve: &dyn Resolve,
     name: &ReplicaName,
-    found: &mut HashMap<ReplicaName, Vec<SocketAddr>>,
-) {
+    time: Duration,
+) -> Option<(ReplicaName, Vec<SocketAddr>)> {
     if let Some(address) = name.literal() {
-        found.insert(name.clone(), vec![address]);
-        return;
+        return Some((name.clone(), vec![address]));
     }
-    match resolve.resolve(name).await {
-        Ok(addresses) => {
-            found.insert(name.clone(), addresses);
-        }
-        Err(error) => {
-            tracing::warn!(%name, %error, "name of replicas cannot be looked up");
-        }
+    match timeout(time, resolve.resolve(name)).await {
+        Ok(Ok(addresses)) => return Some((name.clone(), addresses)),
+        Ok(Err(error)) => tracing::warn!(%name, %error, "name of replicas cannot be looked up"),
+        Err(_) => tracing::warn!(%name, ?time, "name of replicas cannot be looked up in time"),
     }
+    None
 }
 
 /// Brings the registry's list in line; returns the replicas that are new.

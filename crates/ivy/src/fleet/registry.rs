@@ -34,6 +34,11 @@ impl Identity {
         }
     }
 
+    /// Whether two models are one, perhaps loaded twice.
+    pub(crate) fn same(a: &Model, b: &Model) -> bool {
+        Self::of(&a.info) == Self::of(&b.info)
+    }
+
     /// How it differs from `other`, for the operator.
     fn difference(&self, other: &Self) -> String {
         if self.tokenizer_sha256 == other.tokenizer_sha256 {

@@ -120,7 +120,7 @@ async fn probe(
     registry: &Registry,
     connection: &dyn Connection,
 ) -> Result<GetModelResponse, Status> {
-    get_model(connection, false, registry.config.connect_timeout).await
+    get_model(connection, false, registry.config.probe_timeout).await
 }
 
 async fn get_model(

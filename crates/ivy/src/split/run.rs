@@ -16,7 +16,7 @@ use super::plan::Plan;
 use super::{Part, Split, path};
 use crate::balancer::{Candidate, candidates, pick};
 use crate::fleet::metrics::{CHUNK_TOKENS, HEDGES, REQUEST_CHUNKS, RETRIES, RETRIES_REFUSED};
-use crate::fleet::registry::{Group, Registry, unavailable};
+use crate::fleet::registry::{Group, Identity, Registry, unavailable};
 use crate::replica::connection::{chain_of, until};
 use crate::replica::{Phase, Replica, Ticket};
 use crate::retry::{Failure, RetryBudget};
@@ -213,7 +213,7 @@ impl<'a, R: Split> Run<'a, R> {
         let Ok(group) = self.registry.group(model.name()) else {
             return Ok(());
         };
-        if !Arc::ptr_eq(&group.model, model) {
+        if !Arc::ptr_eq(&group.model, model) && !Identity::same(&group.model, model) {
             let name = model.name();
             let message = format!("the replicas of {name} have changed to another version of it");
             return Err(unavailable(message));

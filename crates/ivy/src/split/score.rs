@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use tonic::Request;
-use tulip_proto::v1::{ScoreRequest, ScoreResponse};
+use tulip_proto::v1::{ScoreRequest, ScoreResponse, Truncation, TruncationPolicy};
 
 use super::merge::{Notices, stack};
 use super::weight::{Weight, own_tokens};
@@ -17,6 +17,13 @@ impl Split for ScoreRequest {
 
     fn weights(&self, max_sequence_tokens: usize) -> Vec<Weight> {
         let query = self.query.as_ref().map_or(0, own_tokens);
+        let in_chunks = |truncation: &Truncation| truncation.policy() == TruncationPolicy::ChunkMax;
+        // A long document that is read in parts costs all of them.
+        let max_sequence_tokens = if self.truncation.as_ref().is_some_and(in_chunks) {
+            usize::MAX
+        } else {
+            max_sequence_tokens
+        };
         let weight = |document| Weight::of(document, query, max_sequence_tokens);
         self.documents.iter().map(weight).collect()
     }
@@ -126,4 +133,54 @@ fn ranking(scores: &[f32], failed: &[bool], top_n: usize) -> Vec<u32> {
         indices.truncate(top_n);
     }
     indices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tulip_proto::v1::{Input, input};
+
+    #[test]
+    fn long_documents_weigh_what_is_read_of_them() {
+        let text = |text: String| Input {
+            content: Some(input::Content::Text(text)),
+            ..Input::default()
+        };
+        let mut request = ScoreRequest {
+            query: Some(text("abc".into())),
+            documents: vec![text("abc".repeat(5000))],
+            ..ScoreRequest::default()
+        };
+        assert_eq!(request.weights(512)[0].tokens, 512);
+        request.truncation = Some(Truncation {
+            policy: TruncationPolicy::ChunkMax.into(),
+            ..Truncation::default()
+        });
+        assert_eq!(request.weights(512)[0].tokens, 5003);
+    }
+
+    #[test]
+    fn chunks_that_won_lie_in_input_order() {
+        let request = ScoreRequest {
+            documents: vec![Input::default(); 3],
+            ..ScoreRequest::default()
+        };
+        let part = |items: Range<usize>, best: &[u32]| Part {
+            answer: ScoreResponse {
+                scores: vec![1.0; items.len()],
+                best_chunk_start: best.to_vec(),
+                best_chunk_tokens: best.to_vec(),
+                ..ScoreResponse::default()
+            },
+            items,
+        };
+        let merged = request.merge(vec![part(0..2, &[7, 8]), part(2..3, &[9])]);
+        assert_eq!(merged.unwrap().best_chunk_start, [7, 8, 9]);
+        let missing = request.merge(vec![part(0..2, &[7, 8]), part(2..3, &[])]);
+        let error = missing.unwrap_err().to_string();
+        assert!(
+            error.ends_with("best_chunk_start is missing in one"),
+            "{error}"
+        );
+    }
 }

@@ -42,8 +42,8 @@ async fn rerank_v2_cuts_and_says_so() {
             "billed_units": {"search_units": 1},
             "tokens": {"input_tokens": 15, "output_tokens": 0},
             "warnings": [
-                "documents[1] was truncated: 1 of 3 tokens were used, the end was cut off",
-                "documents[2] was truncated: 1 of 2 tokens were used, the end was cut off",
+                "documents[1] was truncated: 1 of at least 3 tokens were used, the end was cut off",
+                "documents[2] was truncated: 1 of at least 2 tokens were used, the end was cut off",
             ],
         },
     });

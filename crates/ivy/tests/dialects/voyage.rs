@@ -85,6 +85,14 @@ async fn embeddings_invalid() {
             json!({"input": "w5", "truncation": true, "input_type": "both"}),
             "input_type: must be query or document, is \"both\"",
         ),
+        (
+            json!({"input": "w5", "output_dimension": 0}),
+            "output_dimension: must be at least 1, is 0",
+        ),
+        (
+            json!({"input": "w5", "output_dimension": 3}),
+            "output_dimension: is 3, this model has 4 and can be cut to [2]",
+        ),
     ];
     for (body, message) in cases {
         let answer = gateway.post("/v1/embeddings", body).await;

@@ -1,8 +1,9 @@
 //! 1,000 documents over two and four replicas: all work, each as fast as it can.
 //!
-//! Here time is real, and other processes take their part of it: the limits are those that no
-//! even split could meet (2.5 and 2.7 times the ideal). The 99th percentile within 15 % is in the
-//! tests of the crate, under a simulated clock.
+//! Other processes take their part of the time here, so the strict limit is on the replicas' own
+//! clocks: how long the one that got most was busy with what it got. On the wall only waiting for
+//! each other is found, with a limit that no even split could meet (2.5 and 2.7 times the ideal).
+//! The 99th percentile within 15 % is in the tests of the crate, under a simulated clock.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,20 @@ use crate::support::{Replica, expected, fleet, late, request};
 const DOCUMENTS: u32 = 1000;
 const TOKENS: u32 = 32;
 
-/// The median of the times that requests take, in parts of the ideal, and what each replica did
-/// of it all.
-async fn measure(token_us: &[u64]) -> (f64, Vec<f64>) {
+/// Of the requests after the first few, in which the rates are learned.
+struct Measured {
+    /// Median of the longest time that a replica was busy with a request, in parts of the ideal.
+    busy: f64,
+    /// Median of the time that a request took, in parts of the ideal.
+    elapsed: f64,
+    /// Tokens that each replica computed, in parts of its share.
+    done: Vec<f64>,
+}
+
+const LEARNING: usize = 5;
+const MEASURED: usize = 20;
+
+async fn measure(token_us: &[u64]) -> Measured {
     let replica = |us: &u64| Replica::start(Duration::from_micros(*us));
     let replicas: Vec<Replica> = token_us.iter().map(replica).collect();
     let addresses: Vec<_> = replicas.iter().map(Replica::address).collect();
@@ -29,39 +41,54 @@ async fn measure(token_us: &[u64]) -> (f64, Vec<f64>) {
     .await;
     let request = request(DOCUMENTS, TOKENS);
     let expected = expected(&request);
-    let rate: f64 = token_us.iter().map(|us| 1e6 / *us as f64).sum();
-    let ideal = f64::from(DOCUMENTS * TOKENS) / rate;
-    let mut shares = Vec::new();
-    let mut before = Vec::new();
-    for number in 0..25 {
-        if number == 5 {
-            // The rates are known now.
-            before = replicas.iter().map(Replica::tokens).collect();
-        }
+    let rates: Vec<f64> = token_us.iter().map(|us| 1e6 / *us as f64).collect();
+    let ideal = f64::from(DOCUMENTS * TOKENS) / rates.iter().sum::<f64>();
+    let (mut busy, mut elapsed) = (Vec::new(), Vec::new());
+    let mut done = vec![0.0; replicas.len()];
+    for number in 0..LEARNING + MEASURED {
+        let before: Vec<usize> = replicas.iter().map(Replica::tokens).collect();
         let started = Instant::now();
         let answer = fleet.score(request.clone(), late()).await.unwrap();
-        let elapsed = started.elapsed().as_secs_f64();
+        let took = started.elapsed().as_secs_f64();
         assert!(answer.scores == expected, "not in input order");
-        if number >= 5 {
-            shares.push(elapsed / ideal);
+        if number < LEARNING {
+            continue;
         }
+        elapsed.push(took / ideal);
+        let mut longest: f64 = 0.0;
+        for (index, (replica, before)) in replicas.iter().zip(before).enumerate() {
+            // With an even split every replica is busy for as long as the ideal.
+            let share = (replica.tokens() - before) as f64 / rates[index] / ideal;
+            longest = longest.max(share);
+            done[index] += share / MEASURED as f64;
+        }
+        busy.push(longest);
     }
-    shares.sort_unstable_by(f64::total_cmp);
-    let done = replicas.iter().zip(before).map(|(replica, before)| {
-        (replica.tokens() - before) as f64 / f64::from(20 * DOCUMENTS * TOKENS)
-    });
-    (shares[shares.len() / 2], done.collect())
+    Measured {
+        busy: median(busy),
+        elapsed: median(elapsed),
+        done,
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 async fn check(token_us: &[u64]) {
-    let (median, done) = measure(token_us).await;
-    assert!(median <= 1.6, "the median is {median} of the ideal");
-    let rate: f64 = token_us.iter().map(|us| 1.0 / *us as f64).sum();
-    for (done, us) in done.iter().zip(token_us) {
-        let share = 1.0 / *us as f64 / rate;
-        let fair = 0.6 * share..=1.4 * share;
-        assert!(fair.contains(done), "did {done}, its share is {share}");
-    }
+    let Measured {
+        busy,
+        elapsed,
+        done,
+    } = measure(token_us).await;
+    assert!(
+        busy <= 1.15,
+        "busy for {busy} of the ideal, shares {done:?}"
+    );
+    assert!(elapsed <= 1.6, "took {elapsed} of the ideal");
+    let even = done.iter().all(|share| (0.6..=1.4).contains(share));
+    assert!(even, "shares {done:?}");
 }
 
 #[tokio::test]

@@ -110,7 +110,8 @@ pub struct TruncationReport {
     pub index: u32,
     #[prost(enumeration = "InputRole", tag = "2")]
     pub role: i32,
-    /// the text's own tokens, without special tokens
+    /// The text's own tokens, without special tokens. At least so many: of a text far beyond the
+    /// limit the rest is not tokenized.
     #[prost(uint32, tag = "3")]
     pub tokens_given: u32,
     #[prost(uint32, tag = "4")]

@@ -54,3 +54,22 @@ async fn a_name_that_cannot_be_looked_up_keeps_its_replicas() {
     assert_eq!(addresses(&fleet), ["127.0.0.1:1"]);
     fleet.score(score_request(2, 8), late()).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn all_replicas_may_be_replaced_below_a_request() {
+    let hosts = [Host::new(1_000.0), Host::new(1_000.0)];
+    let names = Names::default();
+    *names.0.lock() = vec![1];
+    let fleet = named_fleet(&hosts, &names);
+    until_ready(&fleet, 1).await;
+    let call = fleet.score(score_request(1000, 10), late());
+    let change = async {
+        sleep(Duration::from_secs(1)).await;
+        *names.0.lock() = vec![2];
+        sleep(Duration::from_secs(7)).await;
+        hosts[0].kill();
+    };
+    let (answer, ()) = tokio::join!(call, change);
+    assert_eq!(answer.unwrap().scores.len(), 1000);
+    assert_eq!(hosts[1].items(), 1000);
+}
