@@ -112,12 +112,13 @@ impl FastTokenizer {
         reference: &tokenizers::Tokenizer,
         tokenizer_json: &[u8],
     ) -> Result<Self, NotCovered> {
-        let source = Source {
+        let added_tokens = AddedTokens::of(reference)?;
+        let encoder = encoder_of(Source {
             reference,
             tokenizer_json,
-            has_normalized_tokens: AddedTokens::of(reference)?.has_normalized(),
-        };
-        let fast = Self::with_encoder(reference, encoder_of(source)?)?;
+            has_normalized_tokens: added_tokens.has_normalized(),
+        })?;
+        let fast = Self::new(added_tokens, encoder);
         match self_check::first_difference(&fast, reference) {
             None => Ok(fast),
             Some(difference) => {
@@ -133,15 +134,12 @@ impl FastTokenizer {
     }
 
     /// Without the check.
-    fn with_encoder(
-        reference: &tokenizers::Tokenizer,
-        encoder: Box<dyn FastEncoder>,
-    ) -> Result<Self, NotCovered> {
-        Ok(Self {
-            added_tokens: AddedTokens::of(reference)?,
+    fn new(added_tokens: AddedTokens, encoder: Box<dyn FastEncoder>) -> Self {
+        Self {
+            added_tokens,
             encoder,
             scratch: ThreadLocal::new(),
-        })
+        }
     }
 
     /// Name of the encoder.

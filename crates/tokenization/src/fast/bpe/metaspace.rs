@@ -5,7 +5,7 @@
 //! between them, so the text falls apart there into pieces that do not know of each other. That is
 //! before nearly every space, and pieces come again as words do.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use super::Scratch;
@@ -91,7 +91,9 @@ impl Metaspace {
             byte_tokens[usize::from(byte)] = *id;
         }
         // Bytes that merge would know of their neighbours.
-        let is_byte = |id: &u32| byte_tokens.contains(id);
+        let bytes: HashSet<u32, foldhash::fast::RandomState> =
+            byte_tokens.iter().copied().collect();
+        let is_byte = |id: &u32| bytes.contains(id);
         if model
             .merges
             .iter()
