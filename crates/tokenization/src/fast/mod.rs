@@ -84,7 +84,8 @@ pub(crate) trait FastEncoder: fmt::Debug + Send + Sync {
     }
 }
 
-/// Buffers of one thread for one tokenizer. They grow to what texts need and stay.
+/// Buffers of one thread for one tokenizer. They grow to what texts need and stay, but for those of
+/// texts beyond [`LONGEST_KEPT_BYTES`].
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     /// One part of a text, normalized.
@@ -94,6 +95,9 @@ pub(crate) struct Scratch {
     unigram: unigram::Scratch,
     word_piece: word_piece::Scratch,
 }
+
+/// A longer text is rare, and may need a hundred times its length: its buffers go with it.
+const LONGEST_KEPT_BYTES: usize = 256 * 1024;
 
 /// A tokenizer whose ids come from our own encoder.
 #[derive(Debug)]
@@ -152,7 +156,13 @@ impl FastTokenizer {
     /// May stop as soon as `ids` has `limit` ids that the rest of the text cannot change.
     pub(crate) fn encode(&self, text: &str, limit: usize, ids: &mut Vec<u32>) {
         let mut scratch = self.scratch.get_or_default().borrow_mut();
-        let scratch = &mut *scratch;
+        self.encode_with(&mut scratch, text, limit, ids);
+        if text.len() > LONGEST_KEPT_BYTES {
+            *scratch = Scratch::default();
+        }
+    }
+
+    fn encode_with(&self, scratch: &mut Scratch, text: &str, limit: usize, ids: &mut Vec<u32>) {
         for part in self.added_tokens.raw.split(text) {
             match part {
                 Part::Token(id) => ids.push(id),
