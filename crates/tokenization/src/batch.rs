@@ -1,6 +1,7 @@
 //! The texts of a request, split over the tokenizer threads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::stream::{self, StreamExt};
 
@@ -37,13 +38,38 @@ impl JobSize {
     }
 }
 
-/// Bytes of a text that are read, about, however long it is: of one that is cut at the right only
-/// the beginning.
-fn max_bytes_read(tokenizer: &Tokenizer, truncation: &TruncationOptions) -> usize {
-    let max_tokens = (tokenizer.options.max_sequence_tokens).min(truncation.max_tokens);
-    match truncation.side {
-        Side::Right => max_tokens.saturating_mul(MAX_BYTES_PER_TOKEN),
-        Side::Left => usize::MAX,
+/// What is read for each content.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    /// Text that is read together with each.
+    shared_bytes: usize,
+    /// Bytes that are read, about, however long a text is.
+    max_bytes: usize,
+}
+
+impl Reading {
+    /// Of texts that are cut at the right only the beginning.
+    fn of_beginnings(shared: &str, tokenizer: &Tokenizer, truncation: &TruncationOptions) -> Self {
+        let max_tokens = (tokenizer.options.max_sequence_tokens).min(truncation.max_tokens);
+        Self {
+            shared_bytes: shared.len(),
+            max_bytes: match truncation.side {
+                Side::Right => max_tokens.saturating_mul(MAX_BYTES_PER_TOKEN),
+                Side::Left => usize::MAX,
+            },
+        }
+    }
+
+    fn of_all(shared: &str) -> Self {
+        Self {
+            shared_bytes: shared.len(),
+            max_bytes: usize::MAX,
+        }
+    }
+
+    /// Bytes of the content with what is read together with it.
+    fn bytes(&self, content: &Content) -> usize {
+        content.text_bytes() + self.shared_bytes
     }
 }
 
@@ -62,9 +88,12 @@ pub async fn encode_batch(
 ) -> Vec<Result<Encoded, EncodeError>> {
     let prompt: Arc<str> = prompt.into();
     let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
-    let max_bytes = max_bytes_read(&by, truncation);
-    encode_all(tokenizer, pool, contents, max_bytes, move |content| {
-        by.encode_single(&prompt, content, &cut)
+    let reading = Reading::of_beginnings(&prompt, &by, truncation);
+    let budget = Budget::of(truncation);
+    encode_all(tokenizer, pool, contents, reading, move |content| {
+        let one = by.encode_single(&prompt, content, &cut)?;
+        budget.spend(one.token_ids.len())?;
+        Ok(one)
     })
     .await
 }
@@ -81,9 +110,12 @@ pub async fn encode_pairs(
 ) -> Vec<Result<Encoded, EncodeError>> {
     let query = Arc::clone(query);
     let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
-    let max_bytes = max_bytes_read(&by, truncation);
-    encode_all(tokenizer, pool, documents, max_bytes, move |document| {
-        by.encode_pair(&query, document, &cut)
+    let reading = Reading::of_beginnings(query.pending().0, &by, truncation);
+    let budget = Budget::of(truncation);
+    encode_all(tokenizer, pool, documents, reading, move |document| {
+        let one = by.encode_pair(&query, document, &cut)?;
+        budget.spend(one.token_ids.len())?;
+        Ok(one)
     })
     .await
 }
@@ -133,8 +165,12 @@ pub async fn encode_batch_chunks(
 ) -> Vec<Result<Vec<Chunk>, EncodeError>> {
     let prompt: Arc<str> = prompt.into();
     let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
-    encode_all(tokenizer, pool, contents, usize::MAX, move |content| {
-        by.encode_single_chunks(&prompt, content, &cut, overlap)
+    let reading = Reading::of_all(&prompt);
+    let budget = Budget::of(truncation);
+    encode_all(tokenizer, pool, contents, reading, move |content| {
+        let chunks = by.encode_single_chunks(&prompt, content, &cut, overlap)?;
+        budget.spend(chunks.iter().map(|chunk| chunk.token_ids.len()).sum())?;
+        Ok(chunks)
     })
     .await
 }
@@ -150,25 +186,55 @@ pub async fn encode_pair_chunks(
 ) -> Vec<Result<Vec<Chunk>, EncodeError>> {
     let query = Arc::clone(query);
     let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
-    encode_all(tokenizer, pool, documents, usize::MAX, move |document| {
-        by.encode_pair_chunks(&query, document, &cut, overlap)
+    let reading = Reading::of_all(query.pending().0);
+    let budget = Budget::of(truncation);
+    encode_all(tokenizer, pool, documents, reading, move |document| {
+        let chunks = by.encode_pair_chunks(&query, document, &cut, overlap)?;
+        budget.spend(chunks.iter().map(|chunk| chunk.token_ids.len()).sum())?;
+        Ok(chunks)
     })
     .await
+}
+
+/// Tokens that the sequences of one request may still have together.
+#[derive(Debug, Clone)]
+struct Budget {
+    limit: usize,
+    spent: Arc<AtomicUsize>,
+}
+
+impl Budget {
+    fn of(truncation: &TruncationOptions) -> Self {
+        Self {
+            limit: truncation.max_request_tokens.unwrap_or(usize::MAX),
+            spent: Arc::default(),
+        }
+    }
+
+    fn spend(&self, tokens: usize) -> Result<(), EncodeError> {
+        let before = self.spent.fetch_add(tokens, Ordering::Relaxed);
+        if before.saturating_add(tokens) > self.limit {
+            let limit = self.limit;
+            return Err(EncodeError::RequestTooLong { limit });
+        }
+        Ok(())
+    }
 }
 
 async fn encode_all<T: Send + 'static>(
     tokenizer: &Tokenizer,
     pool: &Pool,
     contents: Vec<Content>,
-    max_bytes: usize,
+    reading: Reading,
     encode: impl Fn(&Content) -> Result<T, EncodeError> + Clone + Send + 'static,
 ) -> Vec<Result<T, EncodeError>> {
     let count = contents.len();
     let size = JobSize::of(tokenizer);
-    if contents.iter().map(Content::text_bytes).sum::<usize>() < size.inline_bytes {
+    let bytes = |content: &Content| reading.bytes(content);
+    if contents.iter().map(bytes).sum::<usize>() < size.inline_bytes {
         return contents.iter().map(encode).collect();
     }
-    let bytes = |content: &Content| content.text_bytes().min(max_bytes);
+    let bytes = |content: &Content| reading.bytes(content).min(reading.max_bytes);
     let total: usize = contents.iter().map(bytes).sum();
     let chunk_bytes = total.div_ceil(pool.threads()).min(size.chunk_bytes);
     let jobs = chunks(contents, chunk_bytes, bytes).map(|chunk| {

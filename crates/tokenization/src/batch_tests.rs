@@ -74,6 +74,38 @@ async fn little_work_needs_no_thread() {
 }
 
 #[tokio::test]
+async fn what_is_read_with_each_text_counts_as_work() {
+    let (tokenizer, pool) = (tokenizer(), Pool::new(1, "t", 1).unwrap());
+    pool.close();
+    let truncation = TruncationOptions::to(50);
+    let prompt = "hello ".repeat(1_000);
+    let encoded = encode_batch(&tokenizer, &pool, &prompt, few(), &truncation).await;
+    assert_eq!(encoded[0], Err(EncodeError::Pool(PoolError::Closed)));
+}
+
+fn few() -> Vec<Content> {
+    vec![Content::Text("world".to_owned()); 3]
+}
+
+#[tokio::test]
+async fn a_request_keeps_to_its_tokens() {
+    let (tokenizer, pool) = (tokenizer(), Pool::new(1, "t", 1).unwrap());
+    let mut truncation = TruncationOptions::to(50);
+    // Each of the three is [CLS] world [SEP].
+    truncation.max_request_tokens = Some(8);
+    let encoded = encode_batch(&tokenizer, &pool, "", few(), &truncation).await;
+    assert!(encoded[0].is_ok() && encoded[1].is_ok());
+    let limit = 8;
+    assert_eq!(encoded[2], Err(EncodeError::RequestTooLong { limit }));
+    let chunks = encode_batch_chunks(&tokenizer, &pool, "", few(), &truncation, None).await;
+    assert!(chunks[1].is_ok());
+    assert_eq!(chunks[2], Err(EncodeError::RequestTooLong { limit }));
+    truncation.max_request_tokens = Some(9);
+    let encoded = encode_batch(&tokenizer, &pool, "", few(), &truncation).await;
+    assert!(encoded[2].is_ok());
+}
+
+#[tokio::test]
 async fn a_dropped_request_stops() {
     let (tokenizer, pool) = (tokenizer(), Pool::new(1, "t", 64).unwrap());
     let (release, wait) = std::sync::mpsc::channel::<()>();

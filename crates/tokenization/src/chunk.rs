@@ -51,8 +51,9 @@ impl Tokenizer {
             });
         }
         let part_tokens = room.min(truncation.max_document_tokens.unwrap_or(room));
-        let windows = windows(own.len(), part_tokens, overlap)?;
-        let chunks = windows.into_iter().map(|start| {
+        let windows = Windows::new(own.len(), part_tokens, overlap)?;
+        windows.check(limit - room, truncation)?;
+        let chunks = windows.starts().map(|start| {
             let part = &own[start..own.len().min(start + part_tokens)];
             let sequence = self.assemble_pair(&query.token_ids, &[fixed, part].concat())?;
             Ok(Chunk {
@@ -106,8 +107,9 @@ impl Tokenizer {
             });
         }
         let part_tokens = room.min(truncation.max_document_tokens.unwrap_or(room));
-        let windows = windows(own.len(), part_tokens, overlap)?;
-        let chunks = windows.into_iter().map(|start| {
+        let windows = Windows::new(own.len(), part_tokens, overlap)?;
+        windows.check(limit - room, truncation)?;
+        let chunks = windows.starts().map(|start| {
             let (part, _) = cut(&own[start..], part_tokens, Side::Right);
             let text = [&prompt_ids, part].concat();
             let sequence = self.single.assemble(&self.reference, &text, None)?;
@@ -122,26 +124,59 @@ impl Tokenizer {
     }
 }
 
-/// First tokens of the parts of `total` tokens, each of `part_tokens` or all there are.
-fn windows(
-    total: usize,
-    part_tokens: usize,
-    overlap: Option<usize>,
-) -> Result<Vec<usize>, EncodeError> {
-    if total <= part_tokens {
-        return Ok(vec![0]);
+/// Where the parts of a document begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Windows {
+    /// Tokens of a part.
+    tokens: usize,
+    /// From one part to the next.
+    step: usize,
+    /// First token of the last part, which may share more with the one before it.
+    last: usize,
+}
+
+impl Windows {
+    /// Parts of `part_tokens` of all `total` tokens, or one of all there are.
+    fn new(total: usize, part_tokens: usize, overlap: Option<usize>) -> Result<Self, EncodeError> {
+        if total <= part_tokens {
+            return Ok(Self {
+                tokens: total,
+                step: 1,
+                last: 0,
+            });
+        }
+        let overlap = overlap.unwrap_or(part_tokens / OVERLAP_SHARE);
+        if overlap >= part_tokens {
+            return Err(EncodeError::ChunkOverlap {
+                overlap,
+                room: part_tokens,
+            });
+        }
+        Ok(Self {
+            tokens: part_tokens,
+            step: part_tokens - overlap,
+            last: total - part_tokens,
+        })
     }
-    let overlap = overlap.unwrap_or(part_tokens / OVERLAP_SHARE);
-    if overlap >= part_tokens {
-        return Err(EncodeError::ChunkOverlap {
-            overlap,
-            room: part_tokens,
-        });
+
+    fn starts(self) -> impl Iterator<Item = usize> {
+        (0..self.last).step_by(self.step).chain([self.last])
     }
-    let last = total - part_tokens;
-    let mut starts: Vec<usize> = (0..last).step_by(part_tokens - overlap).collect();
-    starts.push(last);
-    Ok(starts)
+
+    /// Refuses what would be too much, before it is made: the parts of one document can be many
+    /// times the document, where they share much or each brings a long query.
+    fn check(
+        self,
+        tokens_around: usize,
+        truncation: &TruncationOptions,
+    ) -> Result<(), EncodeError> {
+        let count = self.last.div_ceil(self.step) + 1;
+        let tokens = count.saturating_mul(tokens_around + self.tokens);
+        match truncation.max_request_tokens {
+            Some(limit) if tokens > limit => Err(EncodeError::RequestTooLong { limit }),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -153,7 +188,8 @@ mod tests {
         for total in 0..60 {
             for part in 1..12 {
                 for overlap in 0..part {
-                    let starts = windows(total, part, Some(overlap)).unwrap();
+                    let windows = Windows::new(total, part, Some(overlap)).unwrap();
+                    let starts: Vec<_> = windows.starts().collect();
                     assert_eq!(starts[0], 0);
                     for pair in starts.windows(2) {
                         // Never less than asked for; the last one may share more.
@@ -168,12 +204,30 @@ mod tests {
 
     #[test]
     fn an_overlap_of_a_whole_chunk_is_refused() {
-        let error = windows(100, 10, Some(10)).unwrap_err();
+        let starts = |total, part, overlap| {
+            Windows::new(total, part, overlap).map(|windows| windows.starts().collect())
+        };
+        let error = starts(100, 10, Some(10)).unwrap_err();
         assert_eq!(
             error.to_string(),
             "chunk_overlap_tokens=10 must be below the 10 tokens that a chunk may have"
         );
-        assert_eq!(windows(10, 10, Some(10)), Ok(vec![0]));
-        assert_eq!(windows(20, 16, None), Ok(vec![0, 4]));
+        assert_eq!(starts(10, 10, Some(10)), Ok(vec![0]));
+        assert_eq!(starts(20, 16, None), Ok(vec![0, 4]));
+    }
+
+    #[test]
+    fn what_would_be_too_much_is_refused_before_it_is_made() {
+        // A document of a million tokens in parts that begin at each of them.
+        let windows = Windows::new(1_000_000, 512, Some(511)).unwrap();
+        let count = 1_000_000 - 512 + 1;
+        let check = |limit| {
+            let mut truncation = TruncationOptions::to(600);
+            truncation.max_request_tokens = Some(limit);
+            windows.check(88, &truncation)
+        };
+        assert_eq!(check(count * 600), Ok(()));
+        let limit = count * 600 - 1;
+        assert_eq!(check(limit), Err(EncodeError::RequestTooLong { limit }));
     }
 }

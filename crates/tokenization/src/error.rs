@@ -77,6 +77,12 @@ pub enum EncodeError {
         /// `max_tokens`.
         limit: usize,
     },
+    /// All sequences together are too many tokens; those that came before this one are not.
+    #[error("the request has more than {limit} tokens")]
+    RequestTooLong {
+        /// `max_request_tokens`.
+        limit: usize,
+    },
     /// A token id that the model has no embedding for.
     #[error("token id {id} at position {position}, the model's vocab_size is {vocab_size}")]
     TokenIdOutOfRange {

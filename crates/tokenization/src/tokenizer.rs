@@ -178,7 +178,7 @@ impl Tokenizer {
     }
 
     /// As [`Tokenizer::encode_segment`], appended to `token_ids`: with one of our own encoders
-    /// nothing is allocated once a thread has read texts like this one.
+    /// nothing is allocated once a thread has read texts like this one, of up to 256 KiB.
     ///
     /// # Errors
     /// As there; `token_ids` is as it was.

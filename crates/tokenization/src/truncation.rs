@@ -45,6 +45,9 @@ pub struct TruncationOptions {
     pub max_query_tokens: Option<usize>,
     /// Ceiling of each document's, or single text's, own tokens.
     pub max_document_tokens: Option<usize>,
+    /// Ceiling of all sequences of the request together. Never met by cutting: what comes after
+    /// it is an error.
+    pub max_request_tokens: Option<usize>,
 }
 
 impl TruncationOptions {
@@ -58,6 +61,7 @@ impl TruncationOptions {
             max_tokens,
             max_query_tokens: None,
             max_document_tokens: None,
+            max_request_tokens: None,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! In steady state one of our own encoders allocates nothing.
+//! In steady state one of our own encoders allocates nothing; what a long text needed is given
+//! back.
 
 #![allow(clippy::unwrap_used)] // of what the test itself made
 
@@ -100,19 +101,66 @@ fn byte_level_bpe() -> Value {
     )
 }
 
-#[test]
-fn a_text_seen_before_costs_no_allocation() {
-    for (encoder, json) in [
+fn metaspace_bpe() -> Value {
+    let mut vocab = serde_json::Map::new();
+    let bytes = (0..=u8::MAX).map(|byte| format!("<{byte:#04X}>"));
+    let pieces = [
+        "\u{2581}",
+        "t",
+        "h",
+        "e",
+        "a",
+        "th",
+        "the",
+        "\u{2581}the",
+        "aa",
+    ];
+    let tokens = bytes.chain(pieces.map(str::to_owned));
+    for token in std::iter::once("<mask>".to_owned()).chain(tokens) {
+        let id = vocab.len();
+        vocab.insert(token, json!(id));
+    }
+    file(
+        &json!({"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"}),
+        &Value::Null,
+        &json!({"type": "BPE", "dropout": null, "unk_token": null,
+            "continuing_subword_prefix": null, "end_of_word_suffix": null, "fuse_unk": true,
+            "byte_fallback": true, "ignore_merges": false, "vocab": vocab,
+            "merges": [["t", "h"], ["th", "e"], ["\u{2581}", "the"], ["a", "a"]]}),
+        "<mask>",
+    )
+}
+
+/// A tokenizer of each of our own encoders.
+fn tokenizers() -> impl Iterator<Item = (&'static str, Tokenizer)> {
+    [
         ("wordpiece", word_piece()),
         ("unigram", unigram()),
-        ("byte-level-bpe", byte_level_bpe()),
-    ] {
+        ("byte-level BPE", byte_level_bpe()),
+        ("metaspace BPE", metaspace_bpe()),
+    ]
+    .into_iter()
+    .map(|(encoder, json)| {
         let tokenizer = load(&json);
-        assert_ne!(
-            tokenizer.encoder_name(),
-            "tokenizers",
-            "{encoder} is not covered"
-        );
+        assert_eq!(tokenizer.encoder_name(), encoder);
+        (encoder, tokenizer)
+    })
+}
+
+#[test]
+fn a_long_text_leaves_no_long_buffers() {
+    // One word, and of XLM-RoBERTa's kind one without a place where tokens are handed out.
+    let long = "a".repeat(1 << 20);
+    for (encoder, tokenizer) in tokenizers() {
+        let counted = allocation_counter::measure(|| drop(tokenizer.encode_segment(&long)));
+        assert!(counted.bytes_max > 1 << 20, "{encoder}: {counted:?}");
+        assert!(counted.bytes_current < 4_096, "{encoder}: {counted:?}");
+    }
+}
+
+#[test]
+fn a_text_seen_before_costs_no_allocation() {
+    for (encoder, tokenizer) in tokenizers() {
         let mut ids = Vec::new();
         let mut encode_all = || {
             for text in TEXTS {

@@ -84,7 +84,8 @@ pub(crate) trait FastEncoder: fmt::Debug + Send + Sync {
     }
 }
 
-/// Buffers of one thread for one tokenizer. They grow to what texts need and stay.
+/// Buffers of one thread for one tokenizer. They grow to what texts need and stay, but for those of
+/// texts beyond [`LONGEST_KEPT_BYTES`].
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     /// One part of a text, normalized.
@@ -94,6 +95,9 @@ pub(crate) struct Scratch {
     unigram: unigram::Scratch,
     word_piece: word_piece::Scratch,
 }
+
+/// A longer text is rare, and may need a hundred times its length: its buffers go with it.
+const LONGEST_KEPT_BYTES: usize = 256 * 1024;
 
 /// A tokenizer whose ids come from our own encoder.
 #[derive(Debug)]
@@ -112,12 +116,13 @@ impl FastTokenizer {
         reference: &tokenizers::Tokenizer,
         tokenizer_json: &[u8],
     ) -> Result<Self, NotCovered> {
-        let source = Source {
+        let added_tokens = AddedTokens::of(reference)?;
+        let encoder = encoder_of(Source {
             reference,
             tokenizer_json,
-            has_normalized_tokens: AddedTokens::of(reference)?.has_normalized(),
-        };
-        let fast = Self::with_encoder(reference, encoder_of(source)?)?;
+            has_normalized_tokens: added_tokens.has_normalized(),
+        })?;
+        let fast = Self::new(added_tokens, encoder);
         match self_check::first_difference(&fast, reference) {
             None => Ok(fast),
             Some(difference) => {
@@ -133,15 +138,12 @@ impl FastTokenizer {
     }
 
     /// Without the check.
-    fn with_encoder(
-        reference: &tokenizers::Tokenizer,
-        encoder: Box<dyn FastEncoder>,
-    ) -> Result<Self, NotCovered> {
-        Ok(Self {
-            added_tokens: AddedTokens::of(reference)?,
+    fn new(added_tokens: AddedTokens, encoder: Box<dyn FastEncoder>) -> Self {
+        Self {
+            added_tokens,
             encoder,
             scratch: ThreadLocal::new(),
-        })
+        }
     }
 
     /// Name of the encoder.
@@ -154,7 +156,13 @@ impl FastTokenizer {
     /// May stop as soon as `ids` has `limit` ids that the rest of the text cannot change.
     pub(crate) fn encode(&self, text: &str, limit: usize, ids: &mut Vec<u32>) {
         let mut scratch = self.scratch.get_or_default().borrow_mut();
-        let scratch = &mut *scratch;
+        self.encode_with(&mut scratch, text, limit, ids);
+        if text.len() > LONGEST_KEPT_BYTES {
+            *scratch = Scratch::default();
+        }
+    }
+
+    fn encode_with(&self, scratch: &mut Scratch, text: &str, limit: usize, ids: &mut Vec<u32>) {
         for part in self.added_tokens.raw.split(text) {
             match part {
                 Part::Token(id) => ids.push(id),

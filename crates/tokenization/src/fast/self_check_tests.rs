@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 
 use super::*;
+use crate::fast::added_tokens::AddedTokens;
 use crate::fast::{FastEncoder, Scratch};
 use crate::fixtures;
 
@@ -43,8 +44,9 @@ fn fast(wrong_for: Option<&'static str>) -> (FastTokenizer, tokenizers::Tokenize
         reference: reference.clone(),
         wrong_for,
     };
+    let added_tokens = AddedTokens::of(&reference).unwrap();
     (
-        FastTokenizer::with_encoder(&reference, Box::new(encoder)).unwrap(),
+        FastTokenizer::new(added_tokens, Box::new(encoder)),
         reference,
     )
 }

@@ -119,6 +119,7 @@ impl Serving {
         if contents.is_empty() {
             return Ok(encoded);
         }
+        let truncation = &self.within_queue(truncation);
         let results = match around {
             Around::Prompt(prompt) => {
                 encode_batch(&self.tokenizer, &self.pool, prompt, contents, truncation).await
@@ -171,6 +172,7 @@ impl Serving {
             tokens: wire_u32(sequence.num_tokens()),
         });
         encoded.parts = whole.collect();
+        let truncation = &self.within_queue(truncation);
         let overlap = chunking.overlap;
         let (tokenizer, pool) = (&self.tokenizer, &self.pool);
         let results = match around {
@@ -198,6 +200,16 @@ impl Serving {
         }
         encoded.finish(around, None);
         Ok(encoded)
+    }
+
+    /// What can never be queued is not made first: short texts with one long query, or the parts
+    /// of a document, can be a thousand times the bytes of the request.
+    fn within_queue(&self, truncation: &TruncationOptions) -> TruncationOptions {
+        let limit = self.config.scheduler.max_queued_tokens;
+        TruncationOptions {
+            max_request_tokens: Some(usize::try_from(limit).unwrap_or(usize::MAX)),
+            ..truncation.clone()
+        }
     }
 
     /// The query that all pairs of a request share.
@@ -303,6 +315,10 @@ impl EncodedItems {
             Ok(one) => Ok(Some(one)),
             Err(EncodeError::Pool(error @ PoolError::Closed)) => {
                 Err(Error::Unavailable(error.to_string()))
+            }
+            Err(EncodeError::RequestTooLong { limit }) => {
+                let message = format!("has too many tokens, limit max_queued_tokens={limit}");
+                Err(Error::invalid("request", message))
             }
             Err(error) => {
                 self.failures.push(ItemFailure::encode(path(index), &error));

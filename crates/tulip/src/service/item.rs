@@ -95,6 +95,7 @@ impl ItemFailure {
             EncodeError::TooLong { .. }
             | EncodeError::DocumentTooLong { .. }
             | EncodeError::QueryTooLong { .. }
+            | EncodeError::RequestTooLong { .. }
             | EncodeError::NoRoom { .. } => {
                 Self::at(path, "", ErrorReason::TooLong, error.to_string())
             }

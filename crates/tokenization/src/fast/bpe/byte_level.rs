@@ -13,7 +13,6 @@ use super::merges::MergeTable;
 use super::model::{Model, not_covered};
 use super::nfc::{is_nfc, push_nfc};
 use super::scanner::Scanner;
-use super::word_cache::Key;
 use crate::fast::{self, FastEncoder, NotCovered};
 
 /// What happens to a text before it is split into words.
@@ -99,24 +98,13 @@ impl<S: Scanner> ByteLevel<S> {
         scratch: &mut Scratch,
         ids: &mut Vec<u32>,
     ) {
-        let Scratch { words, merger, .. } = scratch;
-        let words = words.get_or_insert_default();
-        let text = text.as_bytes();
-        let mut start = 0;
-        while start < text.len() && ids.len() < limit {
-            let end = self.scanner.word_end(text, start);
-            match Key::of(text, start, end) {
-                Some(key) => {
-                    if !words.get(&key, ids) {
-                        let first = ids.len();
-                        self.push_word(&text[start..end], merger, ids);
-                        words.insert(&key, &ids[first..]);
-                    }
-                }
-                None => self.push_word(&text[start..end], merger, ids),
-            }
-            start = end;
-        }
+        scratch.push_words(
+            text,
+            limit,
+            ids,
+            |text, start| self.scanner.word_end(text, start),
+            |word, merger, ids| self.push_word(word, merger, ids),
+        );
     }
 
     /// A word that is not in the cache.

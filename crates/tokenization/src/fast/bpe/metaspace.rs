@@ -5,7 +5,7 @@
 //! between them, so the text falls apart there into pieces that do not know of each other. That is
 //! before nearly every space, and pieces come again as words do.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use super::Scratch;
@@ -13,7 +13,6 @@ use super::code_points::code_point_at;
 use super::merger::Merger;
 use super::merges::{MergeTable, NEVER};
 use super::model::{Model, not_covered};
-use super::word_cache::Key;
 use crate::fast::{self, FastEncoder, NotCovered};
 
 /// What the file's vocabulary has for a space.
@@ -91,7 +90,9 @@ impl Metaspace {
             byte_tokens[usize::from(byte)] = *id;
         }
         // Bytes that merge would know of their neighbours.
-        let is_byte = |id: &u32| byte_tokens.contains(id);
+        let bytes: HashSet<u32, foldhash::fast::RandomState> =
+            byte_tokens.iter().copied().collect();
+        let is_byte = |id: &u32| bytes.contains(id);
         if model
             .merges
             .iter()
@@ -133,24 +134,13 @@ impl Metaspace {
 
     /// Takes spaces and what is written for them for the same.
     fn push_pieces(&self, text: &str, limit: usize, scratch: &mut Scratch, ids: &mut Vec<u32>) {
-        let Scratch { words, merger, .. } = scratch;
-        let words = words.get_or_insert_default();
-        let text = text.as_bytes();
-        let mut start = 0;
-        while start < text.len() && ids.len() < limit {
-            let end = self.piece_end(text, start);
-            match Key::of(text, start, end) {
-                Some(key) => {
-                    if !words.get(&key, ids) {
-                        let first = ids.len();
-                        self.push_piece(&text[start..end], merger, ids);
-                        words.insert(&key, &ids[first..]);
-                    }
-                }
-                None => self.push_piece(&text[start..end], merger, ids),
-            }
-            start = end;
-        }
+        scratch.push_words(
+            text,
+            limit,
+            ids,
+            |text, start| self.piece_end(text, start),
+            |piece, merger, ids| self.push_piece(piece, merger, ids),
+        );
     }
 
     /// The first place after `start` that no merge reaches over.

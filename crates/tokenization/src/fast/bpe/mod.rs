@@ -29,19 +29,53 @@ use tokenizers::pre_tokenizers::split::SplitPattern;
 
 use self::byte_level::{ByteLevel, Preparation};
 use self::code_points::CodePoints;
+use self::merger::Merger;
 use self::metaspace::Metaspace;
 use self::model::{Model, not_covered};
 use self::scanner::{CL100K, GPT2, Gpt2, Llama3, QWEN2, QWEN35, Qwen2, Qwen35, Scanner};
+use self::word_cache::{Key, WordCache};
 use super::{FastEncoder, NotCovered, Source};
 
 /// What a thread keeps between texts.
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// Made at the first text: threads of other tokenizers have none.
-    words: Option<word_cache::WordCache>,
-    merger: merger::Merger,
+    words: Option<WordCache>,
+    merger: Merger,
     /// A text with a space before it.
     prefixed: String,
+}
+
+impl Scratch {
+    /// Appends the ids of the words of `text`, until `ids` has `limit`. `word_end` says where the
+    /// word at a place ends; `push_word` appends the ids of one that is not in the cache.
+    #[inline]
+    fn push_words(
+        &mut self,
+        text: &str,
+        limit: usize,
+        ids: &mut Vec<u32>,
+        word_end: impl Fn(&[u8], usize) -> usize,
+        push_word: impl Fn(&[u8], &mut Merger, &mut Vec<u32>),
+    ) {
+        let words = self.words.get_or_insert_default();
+        let text = text.as_bytes();
+        let mut start = 0;
+        while start < text.len() && ids.len() < limit {
+            let end = word_end(text, start);
+            match Key::of(text, start, end) {
+                Some(key) => {
+                    if !words.get(&key, ids) {
+                        let first = ids.len();
+                        push_word(&text[start..end], &mut self.merger, ids);
+                        words.insert(&key, &ids[first..]);
+                    }
+                }
+                None => push_word(&text[start..end], &mut self.merger, ids),
+            }
+            start = end;
+        }
+    }
 }
 
 impl fmt::Debug for Scratch {

@@ -133,6 +133,20 @@ pub(super) fn cases() -> Vec<Case> {
             InvalidArgument,
             &["request: has ", "limit max_queued_tokens=4000"],
         ),
+        case(
+            "parts that share too much",
+            Score,
+            score(|r| {
+                r.documents = vec![text("w1 ".repeat(600))];
+                r.truncation = truncation(|t| {
+                    t.policy = TruncationPolicy::ChunkMax.into();
+                    t.max_tokens = 104;
+                    t.chunk_overlap_tokens = 90;
+                });
+            }),
+            InvalidArgument,
+            &["request: has too many tokens, limit max_queued_tokens=4000"],
+        ),
         // Options
         case(
             "unknown label",
