@@ -7,10 +7,12 @@ import re
 from dataclasses import dataclass
 
 from rose.checkpoint.checkpoint import Checkpoint
-from rose.config import TaskChoice
-from rose.errors import ModelLoadError
+from rose.checkpoint.templates import built_in_answers
+from rose.config import EngineConfig
+from rose.errors import ConfigError, ModelLoadError
 
 _NAME = re.compile(r"rerank", re.IGNORECASE)
+_YES_NO = "yes", "no"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,30 +24,44 @@ class AnswerTokens:
     """None = the logit of yes alone is the score."""
 
 
-def find_answer_tokens(checkpoint: Checkpoint, name: str, task: TaskChoice) -> AnswerTokens | None:
+def find_answer_tokens(
+    checkpoint: Checkpoint, name: str, config: EngineConfig
+) -> AnswerTokens | None:
     """The tokens of a language model that is served as a reranker; None for other models.
 
-    A model is one if its directory names the sentence-transformers module LogitScore, which has
-    the ids; or if it is a `…ForCausalLM` without sentence-transformers modules and the task asked
-    for is `score`, or its name says `rerank`. The tokens are then `yes` and `no`.
+    The sentence-transformers module LogitScore has the ids. A `…ForCausalLM` without any such module
+    has words for answers if the built-in templates asked for, or fitting its name, have them; `yes`
+    and `no` if the task asked for is `score`.
 
     Raises:
+        ConfigError: by its name it is a reranker, and nothing says how it answers.
         ModelLoadError: it should be one, but its tokenizer lacks one of the tokens.
     """
     if checkpoint.logit_score is not None:
-        config = checkpoint.logit_score
+        options = checkpoint.logit_score
         no = None
-        if config.has("false_token_id"):
-            no = config.integer("false_token_id", minimum=0)
-        return AnswerTokens(config.integer("true_token_id", minimum=0), no)
+        if options.has("false_token_id"):
+            no = options.integer("false_token_id", minimum=0)
+        return AnswerTokens(options.integer("true_token_id", minimum=0), no)
     if not checkpoint.architecture.endswith("ForCausalLM") or checkpoint.head is not None:
         return None
-    if task == "embed" or (task == "auto" and not _NAME.search(name)):
+    if config.task == "embed":
+        return None
+    words = built_in_answers(config.template, name)
+    if words is None and config.task == "score":
+        words = _YES_NO
+    if words is None:
+        if _NAME.search(name):
+            raise ConfigError(
+                f"task must be score or embed for {name}: this {checkpoint.architecture} has no "
+                "LogitScore module that says which tokens are its answers. score takes yes and no "
+                "(mxbai-rerank-v2 answers 1 and 0: save it as a CrossEncoder with a LogitScore)"
+            )
         return None
     vocabulary = json.loads(checkpoint.tokenizer_json)["model"].get("vocab", {})
-    if not isinstance(vocabulary, dict) or not {"yes", "no"} <= vocabulary.keys():
+    if not isinstance(vocabulary, dict) or not vocabulary.keys() >= set(words):
         raise ModelLoadError(
-            "tokenizer.json has no tokens 'yes' and 'no', which a language model as a reranker "
-            "answers with"
+            f"tokenizer.json has no tokens {words[0]!r} and {words[1]!r}, which a language model as "
+            "a reranker answers with"
         )
-    return AnswerTokens(vocabulary["yes"], vocabulary["no"])
+    return AnswerTokens(*(vocabulary[word] for word in words))

@@ -37,11 +37,15 @@ class BuiltIn:
     pattern: str
     """Of names: a directory's or a hub id's last part, in lower case."""
     templates: Templates
+    answers: tuple[str, str] | None = None
+    """Of a language model: the tokens that mean relevant and not."""
 
 
 BUILT_IN = {
     "qwen3-reranker": BuiltIn(
-        r"qwen3-reranker", Templates(pair=_QWEN3_RERANKER, default_instruction=_WEB_SEARCH)
+        r"qwen3-reranker",
+        Templates(pair=_QWEN3_RERANKER, default_instruction=_WEB_SEARCH),
+        answers=("yes", "no"),
     ),
     "qwen3-embedding": BuiltIn(
         r"qwen3-embedding",
@@ -114,6 +118,19 @@ def find_templates(
     return found
 
 
+def built_in_answers(template: str, name: str) -> tuple[str, str] | None:
+    """Answers of the built-in set called `template`, else of one that fits the model's name."""
+    if template in BUILT_IN:
+        return BUILT_IN[template].answers
+    entries = (entry for entry in BUILT_IN.values() if entry.answers and _fits(entry, name))
+    return next((entry.answers for entry in entries), None)
+
+
+def _fits(entry: BuiltIn, name: str) -> bool:
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    return re.search(entry.pattern, last) is not None
+
+
 def _start(
     config: EngineConfig,
     task: Task,
@@ -134,10 +151,9 @@ def _start(
         return pair
     if task == "embed" and any(prompts.values()):
         return _from_prompts(prompts)
-    last = name.rstrip("/").rpartition("/")[2].lower()
     for built_in, entry in BUILT_IN.items():
         templates = _for_task(entry.templates, task)
-        if re.search(entry.pattern, last) and templates != Templates():
+        if _fits(entry, name) and templates != Templates():
             logger.info(
                 "built-in templates %s, by the model's name; --template none for none", built_in
             )

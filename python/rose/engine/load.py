@@ -63,7 +63,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     weights = SafetensorsWeights(checkpoint.transformer, dtype, device)
     head: HeadConfig | None = None
     loaded: Model
-    answers = find_answer_tokens(checkpoint, name, config.task)
+    answers = find_answer_tokens(checkpoint, name, config)
     labels: tuple[str, ...] = () if answers is None else ("yes",)
     if answers is not None:
         loaded, unused = _load_reranker(checkpoint, config, weights, answers)
@@ -85,6 +85,10 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     task: Task = "embed" if embeds else "score" if loaded.output_width == 1 else "classify"
     pooling = "+".join(head.pooling) if head else "cls" if answers is None else "last_token"
     templates = find_templates(config, task, name, checkpoint.prompts, checkpoint.pair_templates)
+    if answers is not None and not templates.pair:
+        logger.warning(
+            "no template of pairs: the language model gets a query and a document without a question"
+        )
     info = ModelInfo(
         name=config.served_name or name,
         architecture=checkpoint.architecture,

@@ -1,6 +1,6 @@
 """Qwen2 (Qwen team, 2024): Llama with biases on query, key and value.
 
-gte-Qwen2 drops the mask by `is_causal`; mxbai-rerank-v2 is the language model with a score head.
+gte-Qwen2 drops the mask by `is_causal`.
 """
 
 from __future__ import annotations

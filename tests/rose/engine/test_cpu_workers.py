@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -77,3 +80,61 @@ def test_a_state_that_cannot_be_made_is_an_error_not_a_hang() -> None:
     for _ in range(2):
         with pytest.raises(MemoryError, match="no room"):
             workers.run([1])
+
+
+def interrupt() -> None:
+    """Ctrl-C, which reaches the main thread."""
+    ident = threading.main_thread().ident
+    assert ident is not None
+    signal.pthread_kill(ident, signal.SIGINT)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_an_interrupted_caller_leaves_no_item_at_work_and_none_for_the_next() -> None:
+    begun: list[int] = []
+    ended: list[int] = []
+    go_on = threading.Event()
+
+    def work(state: object, item: int) -> None:
+        begun.append(item)
+        if item < 10:
+            if len(begun) == 2:
+                interrupt()
+                threading.Timer(0.1, go_on.set).start()
+            go_on.wait(30)
+        ended.append(item)
+
+    workers = CpuWorkers(object, work)
+    with pytest.raises(KeyboardInterrupt):
+        workers.run(range(10))
+    assert sorted(begun) == sorted(ended) == [0, 1]
+    workers.run(range(10, 20))
+    assert sorted(ended) == [0, 1, *range(10, 20)]
+
+
+def test_a_program_that_is_interrupted_in_a_step_ends_by_itself() -> None:
+    """A thread that the dying interpreter ends inside of torch takes the process with it."""
+    program = """
+import signal, threading, torch
+from rose.engine.cpu_workers import CpuWorkers
+signal.signal(signal.SIGINT, signal.default_int_handler)
+torch.set_num_threads(2)
+rows = torch.randn(1000, 1000)
+main = threading.main_thread().ident
+begun = threading.Barrier(2, lambda: signal.pthread_kill(main, signal.SIGINT))
+
+def work(state, item):
+    if item < 2:
+        begun.wait()
+    for _ in range(20):
+        rows @ rows
+
+try:
+    CpuWorkers(object, work).run(range(100))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr

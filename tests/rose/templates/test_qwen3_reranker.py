@@ -157,7 +157,8 @@ def test_the_task_decides_where_the_name_does_not(qwen3_reranker: Path, tmp_path
     assert load().task == "embed"
     assert load(task="score").task == "score"
     assert load(task="score").templates.pair == ""
-    asked = load(task="score", template="qwen3-reranker")
+    asked = load(template="qwen3-reranker")
+    assert asked.task == "score"
     assert asked.templates.pair.startswith("<|im_start|>system")
     fingerprints = {load(task="score").fingerprint, asked.fingerprint}
     assert len(fingerprints) == 2
@@ -171,10 +172,21 @@ def test_the_task_decides_where_the_name_does_not(qwen3_reranker: Path, tmp_path
 
 
 def test_a_tokenizer_without_the_answers_is_refused(qwen3_reranker: Path, tmp_path: Path) -> None:
-    directory = tmp_path / "reranker"
+    directory = tmp_path / "Qwen3-Reranker-other"
     shutil.copytree(qwen3_reranker, directory)
     tokenizer = json.loads((directory / "tokenizer.json").read_text())
     del tokenizer["model"]["vocab"]["yes"]
     (directory / "tokenizer.json").write_text(json.dumps(tokenizer))
     with pytest.raises(ModelLoadError, match="no tokens 'yes' and 'no'"):
         Engine.load(directory, EngineConfig(device="cpu"))
+
+
+def test_a_reranker_whose_answers_nobody_knows_is_refused(
+    qwen3_reranker: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "mxbai-rerank-base-v2"
+    shutil.copytree(qwen3_reranker, directory)
+    with pytest.raises(ConfigError, match="task must be score or embed for mxbai-rerank-base-v2"):
+        Engine.load(directory, EngineConfig(device="cpu"))
+    info = Engine.load(directory, EngineConfig(device="cpu", task="score")).info
+    assert (info.task, info.labels) == ("score", ("yes",))
