@@ -14,7 +14,7 @@ from rose.checkpoint.checkpoint import Checkpoint, read_checkpoint
 from rose.checkpoint.fingerprint import fingerprint
 from rose.checkpoint.head import DenseConfig, HeadConfig, LayerNormConfig
 from rose.checkpoint.location import find_model
-from rose.checkpoint.templates import find_templates
+from rose.checkpoint.templates import check_control_tokens, find_templates
 from rose.checkpoint.weights import SafetensorsWeights, weight_files
 from rose.config import Activation, BatchLayout, EngineConfig, ModelInfo, Task, TaskChoice
 from rose.errors import ConfigError, ModelLoadError
@@ -85,6 +85,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     task: Task = "embed" if embeds else "score" if loaded.output_width == 1 else "classify"
     pooling = "+".join(head.pooling) if head else "cls" if answers is None else "last_token"
     templates = find_templates(config, task, name, checkpoint.prompts, checkpoint.pair_templates)
+    check_control_tokens(templates, checkpoint.tokenizer_json)
     if answers is not None and not templates.pair:
         logger.warning(
             "no template of pairs: the language model gets a query and a document without a question"
