@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from rose._tulip import TextEncoder
+from rose.cli import app
 from rose.config import EngineConfig
 from rose.engine.engine import Engine
 from rose.errors import ConfigError, ModelLoadError
@@ -174,3 +175,7 @@ def test_by_option_under_any_name(mxbai_rerank: Path, tmp_path: Path) -> None:
     assert named.fingerprint == by_name.fingerprint
     other = EngineConfig(device="cpu", template="qwen3-reranker")
     assert Engine.load(mxbai_rerank, other).info.fingerprint != by_name.fingerprint
+
+
+def test_rose_check_knows_its_answers(mxbai_rerank: Path) -> None:
+    assert app(["check", str(mxbai_rerank), "--device", "cpu"], standalone_mode=False) == 0
