@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from rose.checkpoint.answers import AnswerTokens
+from rose.checkpoint.checkpoint import read_checkpoint
 from rose.checks.scorer import Role, Vectors, similarities
 from rose.config import ModelInfo
 from rose.errors import ConfigError
@@ -63,6 +64,12 @@ class _Embedder:
         self._similarity = info.similarity
         self._model: Any = SentenceTransformer(str(directory), device="cpu")
         self._model.float()
+        if info.tokenizer_json != read_checkpoint(directory).tokenizer_json:
+            # Since version 5 transformers does not read add_eos_token, which the model asks for.
+            from tokenizers import Tokenizer
+
+            ended = Tokenizer.from_str(info.tokenizer_json.decode())
+            self._model.tokenizer.backend_tokenizer.post_processor = ended.post_processor
 
     def vectors(self, texts: Sequence[str], role: Role = "") -> Vectors:
         encode = {
