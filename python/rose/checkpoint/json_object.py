@@ -69,6 +69,15 @@ class JsonObject:
             raise self.wrong(name, f"an integer of at least {minimum}", value)
         return value
 
+    def quotient(self, name: str, by: str) -> int:
+        """One integer divided by another, of which it must be a multiple."""
+        value, divisor = self.integer(name), self.integer(by)
+        if value % divisor:
+            raise ModelLoadError(
+                f"{self.label}: {name} {value} is not a multiple of {by} {divisor}"
+            )
+        return value // divisor
+
     def number(self, name: str, default: float | None = None) -> float:
         """A number."""
         value = self._get(name, default)
