@@ -25,7 +25,7 @@ def find_model(model: str | Path, revision: str | None = None) -> tuple[Path, st
     """
     path = Path(model).expanduser()
     if path.is_dir():
-        return path, path.resolve().name
+        return path, _name(path.resolve())
     if path.exists():
         raise ModelLoadError(f"{model} is a file; a model directory or a hub id is expected")
     if model == DEMO:
@@ -33,6 +33,14 @@ def find_model(model: str | Path, revision: str | None = None) -> tuple[Path, st
     if isinstance(model, Path) or not _HUB_ID.fullmatch(model) or ".." in model:
         raise ModelLoadError(f"model directory {str(model)!r} does not exist")
     return _download(model, revision), model
+
+
+def _name(directory: Path) -> str:
+    """Its own, or the hub's where it is a snapshot in the hub's cache."""
+    cached = directory.parent.parent.name
+    if directory.parent.name == "snapshots" and cached.startswith("models--"):
+        return cached.removeprefix("models--").replace("--", "/")
+    return directory.name
 
 
 def _demo_directory() -> Path:

@@ -1,4 +1,4 @@
-"""What is downloaded of a model on the hub."""
+"""What is downloaded of a model on the hub, and what a directory is called."""
 
 from __future__ import annotations
 
@@ -37,3 +37,12 @@ def test_all_that_is_read_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_
     assert (directory, name) == (tmp_path, "someone/model")
     found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert found == set(FILES)
+
+
+def test_a_snapshot_in_the_cache_keeps_its_name(tmp_path: Path) -> None:
+    snapshot = tmp_path / "models--mixedbread-ai--mxbai-rerank-base-v2" / "snapshots" / "0f1e2d"
+    snapshot.mkdir(parents=True)
+    assert find_model(snapshot) == (snapshot, "mixedbread-ai/mxbai-rerank-base-v2")
+    other = tmp_path / "snapshots" / "v1"
+    other.mkdir(parents=True)
+    assert find_model(f"{other}/") == (other, "v1")
