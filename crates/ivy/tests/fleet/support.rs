@@ -8,10 +8,12 @@ use ivy::backend::ReplicaState;
 use ivy::{Backend as _, Fleet, FleetConfig};
 use tulip::config::ServerConfig;
 use tulip::dispatch::{Dispatch, RunEnd};
-use tulip::engine::{Engine as _, ModelInfo, Task};
-use tulip::fake_engine::{FakeEngine, FakeLatency, StepLog};
+use tulip::engine::{ModelInfo, Task};
+use tulip::fake_engine::FakeEngine;
 use tulip::server::Server;
 use tulip_proto::v1::{Input, ScoreRequest, TokenIdsForm, input};
+
+use crate::device::{Device, Work};
 
 const TOKENIZER: &[u8] = include_bytes!("../../../tulip/tests/fixtures/words.tokenizer.json");
 
@@ -27,7 +29,7 @@ pub(crate) struct Replica {
     server: Server,
     dispatch: Dispatch,
     engine: Option<JoinHandle<RunEnd>>,
-    log: StepLog,
+    work: Work,
 }
 
 impl Replica {
@@ -48,23 +50,16 @@ impl Replica {
         config.scheduler.max_batch_cost = 256;
         let dispatch = Dispatch::new(config.scheduler.clone());
         let server = Server::bind(config).unwrap();
-        let log = StepLog::default();
-        let latency = FakeLatency {
-            step: Duration::ZERO,
-            token,
-        };
-        let mut engine = FakeEngine::new(info())
-            .with_latency(latency)
-            .with_log(log.clone());
-        let info = engine.info().clone();
+        let work = Work::default();
+        let mut device = Device::new(info(), token, work.clone());
         let running = dispatch.clone();
-        let engine = Some(std::thread::spawn(move || running.run(&mut engine)));
-        server.set_model(info, dispatch.clone()).unwrap();
+        let engine = Some(std::thread::spawn(move || running.run(&mut device)));
+        server.set_model(info(), dispatch.clone()).unwrap();
         Self {
             server,
             dispatch,
             engine,
-            log,
+            work,
         }
     }
 
@@ -72,9 +67,14 @@ impl Replica {
         self.server.local_addr()
     }
 
-    /// Tokens that it computed so far.
+    /// Tokens that it began to compute so far.
     pub(crate) fn tokens(&self) -> usize {
-        self.log.lock().iter().flatten().sum()
+        self.work.started_tokens()
+    }
+
+    /// How long it computed so far, by its own clock.
+    pub(crate) fn busy(&self) -> Duration {
+        self.work.busy()
     }
 
     /// Stops as on SIGTERM: refuses new calls, finishes those it has.
