@@ -7,7 +7,7 @@ use ivy::Backend as _;
 use ivy::backend::ReplicaState;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::support::{Replica, expected, fleet, late, request, soon, until_ready};
+use crate::support::{Place, Replica, expected, fleet, late, request, soon, until_ready};
 
 /// Requests a second. Time is counted in them: they come late where this process does.
 const LOAD: u64 = 200;
@@ -39,8 +39,9 @@ async fn load(fleet: &Arc<ivy::Fleet>, mut until: impl FnMut(u64) -> bool) -> Ve
 async fn dies_and_returns(kill: fn(Replica)) {
     let token = Duration::from_micros(5);
     let stays = Replica::start(token);
-    let first = Replica::start(token);
-    let address = first.address();
+    let place = Place::reserve();
+    let address = place.address();
+    let first = Replica::at(address, token);
     let addresses = [stays.address(), address];
     let fleet = Arc::new(fleet(&addresses, |_| {}).await);
     let mut alive = Some(first);
@@ -85,10 +86,8 @@ async fn a_stopped_replica_costs_no_request_and_is_used_within_2_s() {
 #[tokio::test]
 async fn a_replica_that_is_not_there_yet_is_found_later() {
     let there = Replica::start(Duration::ZERO);
-    let absent = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
+    let place = Place::reserve();
+    let absent = place.address();
     let fleet = ivy::Fleet::start(ivy::FleetConfig {
         replicas: [there.address(), absent]
             .map(|address| address.to_string().parse().unwrap())

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ivy::backend::ReplicaState;
 use ivy::{Backend as _, Fleet, FleetConfig};
+use tokio::net::TcpSocket;
 use tulip::config::ServerConfig;
 use tulip::dispatch::{Dispatch, RunEnd};
 use tulip::engine::{ModelInfo, Task};
@@ -21,6 +22,23 @@ pub(crate) fn info() -> ModelInfo {
     ModelInfo {
         vocab_size: 100,
         ..FakeEngine::model_info(Task::Score, 1, TOKENIZER)
+    }
+}
+
+/// A port that nobody else is given, for replicas that come and go.
+pub(crate) struct Place(TcpSocket);
+
+impl Place {
+    pub(crate) fn reserve() -> Self {
+        // Bound, but not listening: who asks for just this port gets it all the same.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        Self(socket)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
     }
 }
 
