@@ -99,6 +99,15 @@ impl Registry {
         self.replicas.lock().clone()
     }
 
+    /// Tokens that may wait at each replica of this model, in use or not.
+    pub(crate) fn max_queued_tokens(&self, model: &Model) -> Vec<u64> {
+        let replicas = self.replicas.lock();
+        let limits = replicas.iter();
+        limits
+            .filter_map(|replica| replica.max_queued_tokens(model))
+            .collect()
+    }
+
     /// The group that a request with this name means.
     ///
     /// # Errors
