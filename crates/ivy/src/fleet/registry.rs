@@ -12,7 +12,7 @@ use tulip_proto::v1::GetModelResponse;
 use crate::fleet::config::FleetConfig;
 use crate::fleet::metrics;
 use crate::model::Model;
-use crate::replica::connection::Connect;
+use crate::replica::connection::{Connect, text_of};
 use crate::replica::{Failed, Phase, Replica, Ticket};
 use crate::retry::Failure;
 
@@ -99,6 +99,15 @@ impl Registry {
         self.replicas.lock().clone()
     }
 
+    /// Tokens that may wait at each replica of this model, in use or not.
+    pub(crate) fn max_queued_tokens(&self, model: &Model) -> Vec<u64> {
+        let replicas = self.replicas.lock();
+        let limits = replicas.iter();
+        limits
+            .filter_map(|replica| replica.max_queued_tokens(model))
+            .collect()
+    }
+
     /// The group that a request with this name means.
     ///
     /// # Errors
@@ -148,6 +157,15 @@ impl Registry {
         self.rebuild();
     }
 
+    /// Lets go of all replicas: nothing is sent any more.
+    pub(crate) fn close(&self) {
+        for replica in std::mem::take(&mut *self.replicas.lock()) {
+            metrics::up(replica.label(), false);
+            replica.removed.cancel();
+        }
+        self.rebuild();
+    }
+
     /// Draws the consequences of a failed call.
     pub(crate) fn note_failure(&self, ticket: Ticket, status: &Status) -> Failure {
         let current = ticket.is_current();
@@ -188,7 +206,8 @@ impl Registry {
     ) {
         let keep = reason != "connection";
         if replica.set_down(phase, keep) {
-            tracing::warn!(replica = &**replica.label(), reason, %status, "replica is out of use");
+            let (label, status) = (&**replica.label(), text_of(status));
+            tracing::warn!(replica = label, reason, status, "replica is out of use");
             metrics::ejected(replica.label(), reason);
             metrics::up(replica.label(), false);
             self.rebuild();
