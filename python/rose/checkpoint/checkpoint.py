@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from rose.checkpoint.chat_template import read_pair_template
+from rose.checkpoint.end_token import read_end_token
 from rose.checkpoint.head import HeadConfig, read_modules
 from rose.checkpoint.json_object import JsonObject
 from rose.config import Activation, Similarity, Templates
@@ -46,6 +47,8 @@ class Checkpoint:
     cuts_left: bool
     """The tokenizer's own code would drop the beginning of a text that is too long."""
     lower_case: bool
+    end_token: str | None
+    """Behind every text of a model that reads the last token, by `add_eos_token`."""
     tokenizer_json: bytes
     prompts: dict[str, str]
     default_prompt_name: str | None
@@ -92,6 +95,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         max_length=_max_length(options, tokenizer_config),
         cuts_left=tokenizer_config.string("truncation_side", "right") == "left",
         lower_case=options.boolean("do_lower_case", False),
+        end_token=read_end_token(tokenizer_config),
         tokenizer_json=_tokenizer_json(transformer),
         prompts=prompts,
         default_prompt_name=default_prompt_name,

@@ -18,12 +18,9 @@ from rose.lazy_tensor import LazyTensor
 from rose.models.base import Model
 
 # Tokens of a piece: many enough to hide what each of torch's calls costs, few enough that the widest
-# activation (4 * hidden) stays near. 40,000 tokens of MiniLM on two threads, in pieces of
-# 512 / 1,024 / 2,048 / 4,096 side by side: float32 4.12 / 3.96 / 3.99 / 4.04 s, bfloat16 2.36 / 2.17 /
-# 1.68 / 1.39 s; one after the other, with both threads in each piece of 4,096: 4.32 and 2.92 s.
+# activation (4 * hidden) stays near.
 PIECE_TOKENS = 2048
-# Pieces as small as this still gain from running side by side: 4 texts of 64 tokens took 28.4 instead
-# of 34.2 ms in float32, 10.9 instead of 17.3 ms in bfloat16.
+# Pieces as small as this still gain from running side by side.
 SMALLEST_PIECE_TOKENS = 128
 
 

@@ -11,10 +11,11 @@ import torch
 import rose
 from rose.checkpoint.answers import AnswerTokens, find_answer_tokens
 from rose.checkpoint.checkpoint import Checkpoint, read_checkpoint
+from rose.checkpoint.end_token import with_end_token
 from rose.checkpoint.fingerprint import fingerprint
 from rose.checkpoint.head import DenseConfig, HeadConfig, LayerNormConfig
 from rose.checkpoint.location import find_model
-from rose.checkpoint.templates import find_templates
+from rose.checkpoint.templates import check_control_tokens, find_templates
 from rose.checkpoint.weights import SafetensorsWeights, weight_files
 from rose.config import Activation, BatchLayout, EngineConfig, ModelInfo, Task, TaskChoice
 from rose.errors import ConfigError, ModelLoadError
@@ -85,6 +86,8 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     task: Task = "embed" if embeds else "score" if loaded.output_width == 1 else "classify"
     pooling = "+".join(head.pooling) if head else "cls" if answers is None else "last_token"
     templates = find_templates(config, task, name, checkpoint.prompts, checkpoint.pair_templates)
+    tokenizer_json = _tokenizer_json(checkpoint, head)
+    check_control_tokens(templates, tokenizer_json)
     if answers is not None and not templates.pair:
         logger.warning(
             "no template of pairs: the language model gets a query and a document without a question"
@@ -111,7 +114,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
         device=str(device),
         fingerprint=fingerprint(
             files,
-            checkpoint.tokenizer_json,
+            tokenizer_json,
             checkpoint.architecture,
             pooling,
             head.normalize if head else None,
@@ -123,7 +126,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
             str(dtype),
             rose.__version__,
         ),
-        tokenizer_json=checkpoint.tokenizer_json,
+        tokenizer_json=tokenizer_json,
         layout=BatchLayout(
             token_types=backbone.token_types, position_offset=backbone.position_offset
         ),
@@ -264,6 +267,12 @@ def _refuse_embedding_options(checkpoint: Checkpoint, config: EngineConfig) -> N
                 f"{option} is an option of embedding models; "
                 f"{checkpoint.architecture} is served as a cross-encoder"
             )
+
+
+def _tokenizer_json(checkpoint: Checkpoint, head: HeadConfig | None) -> bytes:
+    if checkpoint.end_token is None or head is None or "last_token" not in head.pooling:
+        return checkpoint.tokenizer_json
+    return with_end_token(checkpoint.tokenizer_json, checkpoint.end_token)
 
 
 def _max_sequence_tokens(checkpoint: Checkpoint, config: EngineConfig, max_positions: int) -> int:
