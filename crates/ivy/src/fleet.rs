@@ -107,7 +107,9 @@ impl Fleet {
 impl std::fmt::Debug for Fleet {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut debug = formatter.debug_struct("Fleet");
-        debug.field("replicas", &self.load()).finish_non_exhaustive()
+        debug
+            .field("replicas", &self.load())
+            .finish_non_exhaustive()
     }
 }
 

@@ -55,7 +55,9 @@ impl FromStr for ReplicaName {
             Some(Some(host)) => host,
             Some(None) => return Err(wrong("")),
             None if host.contains(':') => {
-                return Err(wrong(": an IPv6 address needs brackets, and there is no scheme"));
+                return Err(wrong(
+                    ": an IPv6 address needs brackets, and there is no scheme",
+                ));
             }
             None => host,
         };

@@ -63,6 +63,47 @@ pub struct Templates {
     pub default_instruction: String,
 }
 
+/// A form in which a model gives its vectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// One vector for each sequence.
+    Dense,
+    /// Weights of tokens of the vocabulary.
+    Sparse,
+    /// One vector for each token, for late interaction.
+    Tokens,
+}
+
+/// What the rows of an embedding model hold.
+///
+/// Without `token_rows` the row of a sequence is its dense vector, or, of a sparse model, a weight
+/// for each entry of the vocabulary. With them (`BatchLayout::token_rows`) the first `dimensions`
+/// values of a token's row are its vector; a dense vector stands in the row of the first token,
+/// which then has no vector of its own; the last value is the token's weight, if there are any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outputs {
+    /// The first is what Embed gives unasked, and what Score compares.
+    pub kinds: Vec<Output>,
+    /// Values of a vector; 0 = the whole row.
+    pub dimensions: usize,
+    /// Tokens without a weight: special ones.
+    pub skip_token_ids: Vec<u32>,
+    /// 8-bit values are of the hyperbolic tangent of each value, as the model was trained for;
+    /// else vectors of length 1 are scaled.
+    pub int8_of_tanh: bool,
+}
+
+impl Default for Outputs {
+    fn default() -> Self {
+        Self {
+            kinds: vec![Output::Dense],
+            dimensions: 0,
+            skip_token_ids: Vec::new(),
+            int8_of_tanh: false,
+        }
+    }
+}
+
 /// What is served, fixed once loaded.
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
@@ -90,6 +131,8 @@ pub struct ModelInfo {
     pub labels: Vec<String>,
     /// Index of the label whose score `Score` returns.
     pub positive_label: usize,
+    /// Forms of an embedding model's vectors.
+    pub outputs: Outputs,
     /// Dimensions to which a vector may be cut.
     pub matryoshka_dimensions: Vec<u32>,
     /// Named prompts.
@@ -110,6 +153,17 @@ pub struct ModelInfo {
     pub tokenizer_json: Arc<[u8]>,
     /// How batches are laid out for this engine.
     pub layout: BatchLayout,
+}
+
+impl ModelInfo {
+    /// Values of a dense vector, or of a token's.
+    #[must_use]
+    pub fn dimensions(&self) -> usize {
+        match self.outputs.dimensions {
+            0 => self.output_width,
+            dimensions => dimensions,
+        }
+    }
 }
 
 /// Why a step failed.

@@ -3,9 +3,11 @@
 //! One file for each method; what they share is reading inputs ([`item`]), options ([`options`])
 //! and the way to sequences ([`encode`]).
 
+mod answered;
 mod best_chunk;
 mod embed;
 mod encode;
+mod forms;
 mod item;
 mod model;
 mod options;

@@ -13,7 +13,7 @@ from rose.config import EngineConfig, ServeConfig
 from rose.errors import ConfigError, EngineFailedError, RoseError
 
 # Options whose name differs from the field that they fill.
-_OPTION_OF_FIELD = {"served_name": "served_model_name"}
+_OPTION_OF_FIELD = {"served_name": "served_model_name", "outputs": "output"}
 
 
 def _option(help_text: str, name: str, *flags: str, **settings: Any) -> Any:  # noqa: ANN401
@@ -141,6 +141,14 @@ def serve(
     max_batch_sequences: Annotated[
         int, _option("Most sequences of one step.", "MAX_BATCH_SEQUENCES")
     ] = _ENGINE.max_batch_sequences,
+    output: Annotated[
+        list[str] | None,
+        _option(
+            "A form of vectors: dense, sparse or tokens; repeatable, the first is the default.",
+            "OUTPUT",
+            metavar="KIND",
+        ),
+    ] = None,
     self_check: Annotated[
         str,
         _option(
@@ -242,6 +250,7 @@ def serve(
             num_threads=num_threads,
             max_batch_tokens=max_batch_tokens,
             max_batch_sequences=max_batch_sequences,
+            outputs=tuple(output or ()),  # type: ignore[arg-type]
             self_check=self_check,  # type: ignore[arg-type]
             deterministic=deterministic,
             graph_max_tokens=graph_max_tokens,

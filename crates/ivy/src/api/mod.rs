@@ -95,10 +95,7 @@ pub(crate) fn route_name(path: &str) -> &'static str {
 
 /// Whether a path is for everybody, with or without a key: probes, and pages without contents.
 pub(crate) fn is_public(path: &str) -> bool {
-    matches!(
-        path,
-        "/health" | "/health/live" | "/openapi.json" | "/docs"
-    )
+    matches!(path, "/health" | "/health/live" | "/openapi.json" | "/docs")
 }
 
 async fn unknown_route(request: axum::extract::Request) -> Response {

@@ -25,7 +25,12 @@ pub(crate) async fn keep(registry: Arc<Registry>, resolve: Arc<dyn Resolve>) {
             keepers.spawn(async move { keeper::keep(&registry, &replica).await });
         }
         while keepers.try_join_next().is_some() {}
-        if registry.config.replicas.iter().all(|name| name.literal().is_some()) {
+        if registry
+            .config
+            .replicas
+            .iter()
+            .all(|name| name.literal().is_some())
+        {
             // Nothing will change; the keepers end with us.
             std::future::pending::<()>().await;
         }
@@ -54,10 +59,7 @@ async fn look_up(
 }
 
 /// Brings the registry's list in line; returns the replicas that are new.
-fn update(
-    registry: &Registry,
-    found: &HashMap<ReplicaName, Vec<SocketAddr>>,
-) -> Vec<Arc<Replica>> {
+fn update(registry: &Registry, found: &HashMap<ReplicaName, Vec<SocketAddr>>) -> Vec<Arc<Replica>> {
     let before = registry.replicas();
     let (mut all, mut new) = (Vec::<Arc<Replica>>::new(), Vec::new());
     let limit = registry.config.max_replicas;

@@ -45,7 +45,10 @@ pub fn describe() {
         Unit::Seconds,
         "A call to a replica until its answer"
     );
-    describe_counter!(EJECTIONS, "Replicas taken out of use, by replica and reason");
+    describe_counter!(
+        EJECTIONS,
+        "Replicas taken out of use, by replica and reason"
+    );
     describe_histogram!(REQUEST_CHUNKS, "Chunks that one request was cut into");
     describe_histogram!(CHUNK_TOKENS, "Tokens of one chunk");
     describe_counter!(RETRIES, "Chunks sent again, by reason");

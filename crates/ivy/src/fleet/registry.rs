@@ -148,8 +148,12 @@ impl Registry {
         // What failed on an earlier connection says nothing of this one.
         if current {
             match failure {
-                Failure::Connection => self.take_down(&replica, Phase::Ejected, "connection", status),
-                Failure::NotServing => self.take_down(&replica, Phase::Draining, "not_serving", status),
+                Failure::Connection => {
+                    self.take_down(&replica, Phase::Ejected, "connection", status)
+                }
+                Failure::NotServing => {
+                    self.take_down(&replica, Phase::Draining, "not_serving", status)
+                }
                 Failure::Step if in_a_row >= self.config.eject_after => {
                     if self.can_spare(&replica) {
                         self.take_down(&replica, Phase::Ejected, "step", status);
@@ -188,7 +192,12 @@ impl Registry {
         let groups = self.groups.read();
         let mut groups = groups.iter();
         groups
-            .find(|group| group.replicas.iter().any(|member| Arc::ptr_eq(member, replica)))
+            .find(|group| {
+                group
+                    .replicas
+                    .iter()
+                    .any(|member| Arc::ptr_eq(member, replica))
+            })
             .is_some_and(|group| {
                 let known = self.replicas.lock();
                 let same = |other: &&Arc<Replica>| {

@@ -43,7 +43,12 @@ async fn get_back(registry: &Registry, replica: &Arc<Replica>) {
         match take_up(registry, replica).await {
             Ok(model) => {
                 let (name, fingerprint) = (model.name(), &model.info.fingerprint);
-                tracing::info!(replica = label, model = name, fingerprint, "replica is in use");
+                tracing::info!(
+                    replica = label,
+                    model = name,
+                    fingerprint,
+                    "replica is in use"
+                );
                 return;
             }
             Err(reason) => {

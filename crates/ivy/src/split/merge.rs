@@ -1,9 +1,7 @@
 //! What all answers carry, brought together: errors, reports and tensors.
 
 use bytes::BytesMut;
-use tulip_proto::v1::{
-    InputRole, ItemError, LoadReport, Tensor, Timings, TruncationReport, Usage,
-};
+use tulip_proto::v1::{InputRole, ItemError, LoadReport, Tensor, Timings, TruncationReport, Usage};
 
 use super::{Mismatch, path};
 
@@ -29,13 +27,14 @@ impl Notices {
         truncations: Vec<TruncationReport>,
     ) {
         let offset = u32::try_from(start).unwrap_or(u32::MAX);
-        self.item_errors.extend(item_errors.into_iter().map(|mut error| {
-            error.index = error.index.saturating_add(offset);
-            if let Some(message) = path::shift(&error.message, items, start) {
-                error.message = message;
-            }
-            error
-        }));
+        self.item_errors
+            .extend(item_errors.into_iter().map(|mut error| {
+                error.index = error.index.saturating_add(offset);
+                if let Some(message) = path::shift(&error.message, items, start) {
+                    error.message = message;
+                }
+                error
+            }));
         for mut report in truncations {
             if report.role() == InputRole::Query {
                 let heavier = |known: &TruncationReport| known.tokens_used <= report.tokens_used;
@@ -72,7 +71,11 @@ impl Notices {
         if let Some(load) = load {
             // For one who balances over gateways: the fullest replica.
             let queued = |load: &LoadReport| load.queued_tokens + load.running_tokens;
-            if self.load.as_ref().is_none_or(|known| queued(known) < queued(&load)) {
+            if self
+                .load
+                .as_ref()
+                .is_none_or(|known| queued(known) < queued(&load))
+            {
                 self.load = Some(load);
             }
         }
@@ -105,7 +108,11 @@ pub(crate) fn stack(field: &str, tensors: Vec<Option<Tensor>>) -> Result<Option<
     if tensors.iter().all(Option::is_none) {
         return Ok(None);
     }
-    let size = tensors.iter().flatten().map(|tensor| tensor.data.len()).sum();
+    let size = tensors
+        .iter()
+        .flatten()
+        .map(|tensor| tensor.data.len())
+        .sum();
     let mut data = BytesMut::with_capacity(size);
     let mut kind: Option<(i32, Vec<u32>)> = None;
     let mut rows = 0_u32;
@@ -146,5 +153,10 @@ pub(crate) fn append_offsets(all: &mut Vec<u32>, offsets: &[u32]) {
             0
         }
     };
-    all.extend(offsets.iter().skip(1).map(|offset| base.saturating_add(*offset)));
+    all.extend(
+        offsets
+            .iter()
+            .skip(1)
+            .map(|offset| base.saturating_add(*offset)),
+    );
 }

@@ -316,7 +316,11 @@ impl<'a, R: Split> Run<'a, R> {
         }
         Err(match failure {
             Failure::Full => status,
-            _ => unavailable(format!("replica {}: {}", replica.label(), chain_of(&status))),
+            _ => unavailable(format!(
+                "replica {}: {}",
+                replica.label(),
+                chain_of(&status)
+            )),
         })
     }
 
@@ -397,7 +401,9 @@ impl<'a, R: Split> Run<'a, R> {
             );
             let mut status = Status::resource_exhausted(message);
             let retry_after_ms = 100_u32.into();
-            status.metadata_mut().insert("retry-after-ms", retry_after_ms);
+            status
+                .metadata_mut()
+                .insert("retry-after-ms", retry_after_ms);
             return Err(status);
         }
         let gone = || unavailable(format!("no replica of {name} is in use"));

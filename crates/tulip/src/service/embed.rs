@@ -3,12 +3,13 @@
 use tokio::time::Instant;
 use tulip_proto::v1::{DType, EmbedRequest, EmbedResponse, Normalization, OutputKind};
 
+use super::answered::Answered;
 use super::encode::Around;
 use super::item::{ItemFailure, Path};
 use super::options::{check_count, enum_value, priority, truncation};
 use super::serving::{Account, Serving};
 use crate::deadline::Deadline;
-use crate::engine::{ModelInfo, Task};
+use crate::engine::{ModelInfo, Output, Task};
 use crate::error::{Error, Result};
 use crate::prompt::PromptChoice;
 use crate::vectors::VectorFormat;
@@ -31,7 +32,7 @@ pub(crate) async fn embed(
         )));
     }
     let format = format(info, &request)?;
-    check_outputs(&request.outputs)?;
+    let outputs = outputs(info, &request.outputs)?;
     let truncation = truncation(request.truncation.as_ref(), info.max_sequence_tokens)?;
     let priority = priority(request.priority)?;
     let prompt = PromptChoice {
@@ -58,6 +59,13 @@ pub(crate) async fn embed(
         tokenize: tokenize.elapsed(),
     };
     let sequences = std::mem::take(&mut encoded.sequences);
+    let ids = sequences.iter().map(|sequence| sequence.token_ids.clone());
+    // Weights of tokens are told apart by their ids.
+    let token_ids: Vec<Vec<u32>> = if info.layout.token_rows {
+        ids.collect()
+    } else {
+        Vec::new()
+    };
     let output = serving.compute(sequences, priority, deadline).await?;
     for &sequence in &output.not_finite {
         let item = encoded.items[sequence] as usize;
@@ -70,53 +78,35 @@ pub(crate) async fn embed(
         .sort_unstable_by_key(|failure| failure.index);
     encoded.check_strict(request.strict)?;
 
-    let embeddings = if output.not_finite.is_empty() {
-        format.tensor(num_inputs, &output.rows, output.width, &encoded.items)
-    } else {
-        let (rows, items) = without(
-            &output.rows,
-            output.width,
-            &encoded.items,
-            &output.not_finite,
-        );
-        format.tensor(num_inputs, &rows, output.width, &items)
+    let answered = Answered {
+        info,
+        output: &output,
+        token_ids: &token_ids,
+        items: &encoded.items,
+        num_inputs,
     };
+    let wanted = |kind| outputs.contains(&kind);
+    let embeddings = wanted(Output::Dense).then(|| answered.dense(&format));
+    let sparse = wanted(Output::Sparse).then(|| answered.sparse());
+    let tokens = wanted(Output::Tokens).then(|| answered.tokens(&format));
     let reports = account.close(serving, deadline, &output, encoded.failures.len());
     Ok(EmbedResponse {
         request_id: request.request_id,
         model: info.name.clone(),
-        embeddings: Some(embeddings),
+        embeddings,
         item_errors: encoded.failures.into_iter().map(Into::into).collect(),
         truncations: encoded.truncations,
         usage: Some(reports.usage),
         timings: Some(reports.timings),
         load: Some(reports.load),
         fingerprint: info.fingerprint.clone(),
-        sparse: None,
-        tokens: None,
+        sparse,
+        tokens,
     })
 }
 
-/// Rows and items without those that are not finite.
-fn without(
-    rows: &[f32],
-    width: usize,
-    items: &[u32],
-    not_finite: &[usize],
-) -> (Vec<f32>, Vec<u32>) {
-    let mut kept_rows = Vec::with_capacity(rows.len());
-    let mut kept_items = Vec::with_capacity(items.len());
-    for (sequence, (row, &item)) in rows.chunks_exact(width).zip(items).enumerate() {
-        if not_finite.binary_search(&sequence).is_err() {
-            kept_rows.extend_from_slice(row);
-            kept_items.push(item);
-        }
-    }
-    (kept_rows, kept_items)
-}
-
 fn format(info: &ModelInfo, request: &EmbedRequest) -> Result<VectorFormat> {
-    let width = info.output_width;
+    let width = info.dimensions();
     let dimensions = match request.dimensions as usize {
         0 => width,
         dimensions if dimensions == width => width,
@@ -146,7 +136,8 @@ fn format(info: &ModelInfo, request: &EmbedRequest) -> Result<VectorFormat> {
             Normalization::None => (false, false),
         };
     let dtype = enum_value(|| "dtype".into(), request.dtype)?;
-    if matches!(dtype, DType::DtypeInt8 | DType::DtypeUint8) && !unit_length {
+    let eight_bits = matches!(dtype, DType::DtypeInt8 | DType::DtypeUint8);
+    if eight_bits && !unit_length && !info.outputs.int8_of_tanh {
         let message = format!(
             "is {}, which needs normalized vectors: ask for L2",
             dtype.as_str_name()
@@ -157,19 +148,30 @@ fn format(info: &ModelInfo, request: &EmbedRequest) -> Result<VectorFormat> {
         dimensions,
         normalize,
         dtype,
+        // Values scaled to length 1 are no longer what the tangent is for.
+        tanh: info.outputs.int8_of_tanh && !unit_length,
     })
 }
 
-fn check_outputs(outputs: &[i32]) -> Result<()> {
-    for (index, &output) in outputs.iter().enumerate() {
-        match enum_value(|| format!("outputs[{index}]"), output)? {
-            OutputKind::Unspecified | OutputKind::Dense => {}
-            kind @ (OutputKind::Sparse | OutputKind::Tokens) => {
-                let name = kind.as_str_name();
-                let message = format!("outputs[{index}]: {name} is not supported by this model");
-                return Err(Error::WrongTask(message));
-            }
-        }
+/// The forms that are wanted; none said = the model's first.
+fn outputs(info: &ModelInfo, wanted: &[i32]) -> Result<Vec<Output>> {
+    let kinds = &info.outputs.kinds;
+    if wanted.is_empty() {
+        return Ok(kinds.iter().take(1).copied().collect());
     }
-    Ok(())
+    let of_one = |(index, &value): (usize, &i32)| {
+        let kind = enum_value(|| format!("outputs[{index}]"), value)?;
+        let output = match kind {
+            OutputKind::Unspecified | OutputKind::Dense => Output::Dense,
+            OutputKind::Sparse => Output::Sparse,
+            OutputKind::Tokens => Output::Tokens,
+        };
+        if kinds.contains(&output) {
+            return Ok(output);
+        }
+        let name = kind.as_str_name();
+        let message = format!("outputs[{index}]: {name} is not supported by this model");
+        Err(Error::WrongTask(message))
+    };
+    wanted.iter().enumerate().map(of_one).collect()
 }

@@ -8,6 +8,7 @@ use tulip_proto::v1::{DType, Input, ScoreRequest, ScoreResponse};
 
 use super::best_chunk::{BestChunks, best_chunks};
 use super::encode::{Around, EncodedItems};
+use super::forms::Rows;
 use super::item::{ItemFailure, Path, is_sequence};
 use super::options::{Chunking, check_count, priority, score_truncation};
 use super::serving::{Account, Serving};
@@ -227,7 +228,13 @@ async fn by_similarity(
         sequences: sequences.len(),
         tokenize: tokenize.elapsed(),
     };
-    let mut output = serving
+    let token_ids: Vec<Vec<u32>> = if serving.info.layout.token_rows {
+        let ids = sequences.iter().map(|sequence| sequence.token_ids.clone());
+        ids.collect()
+    } else {
+        Vec::new()
+    };
+    let output = serving
         .compute(sequences, options.priority, deadline)
         .await?;
     if output.not_finite.first() == Some(&0) {
@@ -236,14 +243,16 @@ async fn by_similarity(
     let not_finite: Vec<usize> = output.not_finite.iter().map(|row| row - 1).collect();
     set_aside(&mut encoded, &not_finite);
 
-    let rows = std::mem::take(&mut output.rows);
-    let mut rows = rows.chunks_exact(output.width);
-    let values = match rows.next() {
-        Some(query) => rows
-            .map(|row| serving.info.similarity.between(query, row))
-            .collect(),
-        None => Vec::new(),
+    let rows = |sequence: usize| Rows {
+        info: &serving.info,
+        rows: output.of(sequence),
+        token_ids: token_ids.get(sequence).map_or(&[], Vec::as_slice),
     };
+    // The query's are the first ones, if there are any.
+    let documents = 1..output.starts.len().saturating_sub(1);
+    let values = documents
+        .map(|document| rows(0).nearness(&rows(document)))
+        .collect();
     Ok(Scored {
         num_documents,
         encoded,
@@ -340,6 +349,7 @@ fn respond(
             dimensions: width,
             normalize: false,
             dtype: DType::DtypeFloat32,
+            tanh: false,
         };
         let answered = encoded.items.iter().zip(label_rows.chunks_exact(width));
         let mut rows = Vec::with_capacity(label_rows.len());

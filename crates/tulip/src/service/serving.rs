@@ -12,7 +12,7 @@ use tulip_proto::v1::{LoadReport, Timings, Usage};
 use crate::config::ServerConfig;
 use crate::deadline::Deadline;
 use crate::dispatch::{Dispatch, Load};
-use crate::engine::{ModelInfo, Task};
+use crate::engine::{ModelInfo, Output, Outputs, Task};
 use crate::error::{Error, Result};
 use crate::job::{JobOutput, Priority, Submission};
 use crate::metrics::{self, Answered};
@@ -110,6 +110,7 @@ impl Serving {
         if sequences.is_empty() {
             return Ok(JobOutput {
                 rows: Vec::new(),
+                starts: vec![0],
                 width: self.info.output_width,
                 not_finite: Vec::new(),
                 queue: Duration::ZERO,
@@ -117,7 +118,11 @@ impl Serving {
                 padding_tokens: 0,
             });
         }
-        let num_sequences = sequences.len();
+        let num_rows = if self.info.layout.token_rows {
+            sequences.iter().map(Sequence::num_tokens).sum()
+        } else {
+            sequences.len()
+        };
         let submission = Submission {
             sequences,
             priority,
@@ -125,9 +130,9 @@ impl Serving {
         };
         let output = self.dispatch.submit(submission).await?;
         let width = self.info.output_width;
-        if output.width != width || output.rows.len() != num_sequences * width {
+        if output.width != width || output.rows.len() != num_rows * width {
             return Err(Error::Internal(format!(
-                "the engine gave {} values in rows of {} for {num_sequences} sequences, {width} a row are expected",
+                "the engine gave {} values in rows of {}, {num_rows} rows of {width} are expected",
                 output.rows.len(),
                 output.width
             )));
@@ -151,6 +156,17 @@ fn check(info: &ModelInfo) -> Result<(), ModelError> {
             "positive_label={} for output_width={width}",
             info.positive_label
         ));
+    }
+    let Outputs {
+        kinds, dimensions, ..
+    } = &info.outputs;
+    if kinds.is_empty() || *dimensions > width {
+        return wrong(format!(
+            "outputs {kinds:?} with {dimensions} dimensions for output_width={width}"
+        ));
+    }
+    if kinds.contains(&Output::Tokens) && !info.layout.token_rows {
+        return wrong("vectors of tokens need a row for each token".into());
     }
     if let Some(name) = &info.prompts.default_name
         && !info.prompts.named.contains_key(name)
