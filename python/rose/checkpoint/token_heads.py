@@ -40,6 +40,12 @@ def read_token_head(directory: Path, name: str, hidden_size: int) -> Linear | No
     return Linear(weight.float(), None if bias is None else bias.float())
 
 
+def token_head_files(directory: Path) -> list[Path]:
+    """The files of heads that are there."""
+    paths = (directory / name for name in (TOKEN_VECTORS_FILE, TOKEN_WEIGHTS_FILE))
+    return [path for path in paths if path.is_file()]
+
+
 def special_token_ids(directory: Path, tokenizer_json: bytes) -> tuple[int, ...]:
     """Ids of the tokens that `tokenizer_config.json` names as special."""
     path = directory / "tokenizer_config.json"

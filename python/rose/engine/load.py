@@ -15,6 +15,7 @@ from rose.checkpoint.fingerprint import fingerprint
 from rose.checkpoint.head import DenseConfig, HeadConfig, LayerNormConfig
 from rose.checkpoint.location import find_model
 from rose.checkpoint.templates import find_templates
+from rose.checkpoint.token_heads import token_head_files
 from rose.checkpoint.weights import SafetensorsWeights, weight_files
 from rose.config import (
     Activation,
@@ -98,6 +99,8 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     files = list(weights.files)
     for dense in head.dense if head else ():
         files += weight_files(dense.directory)
+    if isinstance(loaded, TokenOutputModel):
+        files += token_head_files(checkpoint.transformer)
     embeds = head is not None and not head.scores
     task: Task = "embed" if embeds else "score" if loaded.output_width == 1 else "classify"
     pooling = "+".join(head.pooling) if head else "cls" if answers is None else "last_token"
@@ -138,6 +141,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
             templates,
             answers,
             outputs,
+            checkpoint.splade.values if checkpoint.splade else None,
             checkpoint.lower_case,
             str(dtype),
             rose.__version__,
