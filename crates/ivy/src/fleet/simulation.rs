@@ -245,7 +245,7 @@ impl Connection for Connected {
                 // The last document, and the query by as much as there are documents.
                 truncations: vec![
                     report(documents.len() as u32 - 1, InputRole::Document, 500),
-                    report(0, InputRole::Query, 512 - documents.len() as u32),
+                    report(0, InputRole::Query, 2048 - documents.len() as u32),
                 ],
                 ranking: Vec::new(),
                 scores,
