@@ -68,7 +68,7 @@ async fn scores_errors_and_reports_are_those_of_the_whole_request() {
     assert!(documents.windows(2).all(|two| two[0].index < two[1].index));
     assert_eq!(query[0].role(), InputRole::Query);
     let largest = *calls.iter().max().unwrap() as u32;
-    assert_eq!((query[0].index, query[0].tokens_used), (0, 2048 - largest));
+    assert_eq!((query[0].index, query[0].tokens_used), (0, 512 - largest));
     let usage = answer.usage.unwrap();
     assert_eq!((usage.input_tokens, usage.sequences), (8000, 1000));
     assert_eq!(usage.padding_tokens, calls.len() as u64);
