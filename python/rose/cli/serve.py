@@ -18,6 +18,7 @@ _OPTION_OF_FIELD = {
     "served_name": "served_model_name",
     "api_keys": "api_key",
     "cors_origins": "cors_origin",
+    "outputs": "output",
 }
 
 
@@ -189,6 +190,14 @@ def serve(
     max_batch_sequences: Annotated[
         int, _option("Most sequences of one step.", "MAX_BATCH_SEQUENCES")
     ] = _ENGINE.max_batch_sequences,
+    output: Annotated[
+        list[str] | None,
+        _option(
+            "A form of vectors: dense, sparse or tokens; repeatable, the first is the default.",
+            "OUTPUT",
+            metavar="KIND",
+        ),
+    ] = None,
     self_check: Annotated[
         str,
         _option(
@@ -290,6 +299,7 @@ def serve(
             num_threads=num_threads,
             max_batch_tokens=max_batch_tokens,
             max_batch_sequences=max_batch_sequences,
+            outputs=tuple(output or ()),  # type: ignore[arg-type]
             self_check=self_check,  # type: ignore[arg-type]
             deterministic=deterministic,
             graph_max_tokens=graph_max_tokens,
