@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OnceCell, watch};
@@ -58,6 +59,15 @@ pub(crate) struct Group {
     pub(crate) replicas: Vec<Arc<Replica>>,
     /// Since when there is none.
     pub(crate) empty_since: Option<Instant>,
+    /// Whether a request has been given this model; shared by the group's later versions.
+    in_use: Arc<AtomicBool>,
+}
+
+impl Group {
+    fn used(self: &Arc<Self>) -> Arc<Self> {
+        self.in_use.store(true, Ordering::Relaxed);
+        Arc::clone(self)
+    }
 }
 
 /// A replica and what it serves, or served last.
@@ -116,12 +126,12 @@ impl Registry {
         let groups = self.groups.read();
         let named = groups.iter().find(|group| group.model.name() == name);
         if let Some(group) = named {
-            return Ok(Arc::clone(group));
+            return Ok(group.used());
         }
         match &**groups {
             [] => Err(unavailable("no replica has answered yet")),
-            [first, ..] if name.is_empty() => Ok(Arc::clone(first)),
-            [only] if !self.config.strict_model_name => Ok(Arc::clone(only)),
+            [first, ..] if name.is_empty() => Ok(first.used()),
+            [only] if !self.config.strict_model_name => Ok(only.used()),
             groups => {
                 let served: Vec<&str> = groups.iter().map(|group| group.model.name()).collect();
                 let message = format!("model: {name:?} is not served here, served are {served:?}");
@@ -249,7 +259,7 @@ impl Registry {
         }
         let groups = by_name.into_iter().map(|(name, members)| {
             let before = before.iter().find(|group| group.model.name() == name);
-            let model = agreed(before.map(|group| &group.model), &members);
+            let model = agreed(before, &members);
             let identity = Identity::of(&model.info);
             let mut agreeing = Vec::new();
             for (replica, theirs) in members {
@@ -273,10 +283,12 @@ impl Registry {
                 let before = before.and_then(|group| group.empty_since);
                 before.unwrap_or_else(Instant::now)
             });
+            let in_use = before.map_or_else(Arc::default, |group| Arc::clone(&group.in_use));
             Arc::new(Group {
                 model,
                 replicas: agreeing,
                 empty_since,
+                in_use,
             })
         });
         *self.groups.write() = groups.collect();
@@ -293,8 +305,9 @@ impl Registry {
 }
 
 /// The model that a group serves: the one it served before as long as any replica has it, so that
-/// nothing changes below requests that are half done; else the one that most replicas have.
-fn agreed(before: Option<&Arc<Model>>, members: &[Member<'_>]) -> Arc<Model> {
+/// nothing changes below requests that are half done; else the one that most replicas have. Before
+/// the first request the majority decides too: which replica answered first is chance.
+fn agreed(before: Option<&Arc<Group>>, members: &[Member<'_>]) -> Arc<Model> {
     let identity = |model: &Arc<Model>| Identity::of(&model.info);
     let votes = |candidate: &Arc<Model>| {
         let candidate = identity(candidate);
@@ -303,9 +316,10 @@ fn agreed(before: Option<&Arc<Model>>, members: &[Member<'_>]) -> Arc<Model> {
             .filter(|(replica, model)| replica.is_up() && identity(model) == candidate);
         agreeing.count()
     };
-    let mut chosen = before.unwrap_or(&members[0].1);
-    if before.is_none() || votes(chosen) == 0 {
-        let mut most = votes(chosen);
+    let mut chosen = before.map_or(&members[0].1, |group| &group.model);
+    let mut most = votes(chosen);
+    let in_use = before.is_some_and(|group| group.in_use.load(Ordering::Relaxed));
+    if most == 0 || !in_use {
         for (_, candidate) in members {
             let count = votes(candidate);
             if count > most {

@@ -7,6 +7,7 @@ use tonic::Code;
 use tulip_proto::v1::ScoreRequest;
 
 use crate::backend::{Backend as _, ReplicaState};
+use crate::fleet::Fleet;
 use crate::fleet::simulation::{
     Host, fleet, late, model, other_tokenizer, score_request, until_ready,
 };
@@ -38,6 +39,44 @@ async fn a_replica_that_disagrees_gets_no_work() {
         .zip(&states)
         .find(|(_, state)| **state == ReplicaState::Refused);
     assert_eq!(idle.unwrap().0.items(), 0);
+}
+
+/// Three replicas of which the one that answers first contradicts the two that come later.
+async fn odd_one_first() -> ([Host; 3], Fleet) {
+    let hosts = [Host::new(1e6), Host::new(1e6), Host::new(1e6)];
+    hosts[0].0.lock().model = model("model", "another");
+    hosts[1].kill();
+    hosts[2].kill();
+    let fleet = fleet(&hosts, |_| {});
+    until_ready(&fleet, 1).await;
+    (hosts, fleet)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_to_answer_does_not_decide() {
+    let (hosts, fleet) = odd_one_first().await;
+    hosts[1].revive();
+    hosts[2].revive();
+    until_ready(&fleet, 2).await;
+    assert_eq!(fleet.load()[0].state, ReplicaState::Refused);
+    assert_eq!(fleet.model("").unwrap().info.fingerprint, "one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_used_a_version_stays() {
+    let (hosts, fleet) = odd_one_first().await;
+    fleet.score(score_request(2, 8), late()).await.unwrap();
+    hosts[1].revive();
+    hosts[2].revive();
+    sleep(Duration::from_secs(6)).await;
+    let states: Vec<ReplicaState> = fleet.load().iter().map(|replica| replica.state).collect();
+    let expected = [
+        ReplicaState::Ready,
+        ReplicaState::Refused,
+        ReplicaState::Refused,
+    ];
+    assert_eq!(states, expected);
+    assert_eq!(fleet.model("").unwrap().info.fingerprint, "another");
 }
 
 #[tokio::test(start_paused = true)]
