@@ -60,6 +60,14 @@ pub(crate) struct Scored {
     pub(crate) report: Report,
 }
 
+impl Scored {
+    /// Index and score of each document in the ranking, best first.
+    pub(crate) fn ranked(&self) -> impl Iterator<Item = (u32, f32)> {
+        let ranking = self.ranking.iter();
+        ranking.map(|&index| (index, self.scores[index as usize]))
+    }
+}
+
 /// Inputs to vectors.
 #[derive(Debug, Clone)]
 pub(crate) struct EmbedJob {

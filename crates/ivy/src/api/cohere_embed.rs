@@ -176,9 +176,7 @@ struct Vectors {
 }
 
 async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
-    let model = call
-        .gateway
-        .model(body.model.as_deref().unwrap_or_default())?;
+    let model = call.model(body.model.as_deref())?;
     let (field, texts) = texts(&body)?;
     let (input_type, prompt_name) = prompt(&model, body.input_type.as_deref())?;
     let mut truncation = match body.truncate.as_deref() {
@@ -214,7 +212,6 @@ async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
             dtypes.push(dtype);
         }
     }
-    let deadline = call.deadline()?;
     let embed = |dtype: DType| {
         let job = EmbedJob {
             model: model.clone(),
@@ -227,7 +224,7 @@ async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
                 others: &[("dimensions", "output_dimension")],
             },
         };
-        call.gateway.embed(job, deadline)
+        call.embed(job)
     };
     let embedded: Vec<Embedded> = try_join_all(dtypes.iter().copied().map(embed)).await?;
 

@@ -136,9 +136,7 @@ pub(crate) async fn embeddings(call: Call) -> Response {
 }
 
 async fn answer(call: &Call, body: EmbeddingsRequest) -> Result<Reply> {
-    let model = call
-        .gateway
-        .model(body.model.as_deref().unwrap_or_default())?;
+    let model = call.model(body.model.as_deref())?;
     let names = Names {
         items: "input",
         others: if body.output_dimension.is_some() {
@@ -157,7 +155,7 @@ async fn answer(call: &Call, body: EmbeddingsRequest) -> Result<Reply> {
         request,
         names,
     };
-    let embedded = call.gateway.embed(job, call.deadline()?).await?;
+    let embedded = call.embed(job).await?;
     let values = match encoding {
         Encoding::Numbers => embedded.dense.data.len() / 4,
         // Base64 is a copy of bytes, cheap at any size.

@@ -73,7 +73,7 @@ async fn answer(call: &Call) -> Result<Reply> {
         },
         names: Names::list("inputs"),
     };
-    let embedded = call.gateway.embed(job, call.deadline()?).await?;
+    let embedded = call.embed(job).await?;
     let vectors = float_rows(&embedded.dense, count);
     let Some((source, others)) = vectors.split_first() else {
         return Err(Error::Internal("no vectors came back".into()));
