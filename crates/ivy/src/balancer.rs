@@ -19,6 +19,8 @@ pub(crate) struct Candidate {
     pub(crate) known: bool,
     /// Until it has done what it was sent already.
     pub(crate) wait: f64,
+    /// Tokens that may wait there.
+    pub(crate) max_queued_tokens: u64,
     /// Its queue was full a moment ago.
     full: bool,
 }
@@ -51,6 +53,7 @@ pub(crate) fn candidates<'a>(
             rate,
             known: standing.rate.is_some(),
             wait: standing.ahead / rate,
+            max_queued_tokens: standing.max_queued_tokens,
             full: standing.full,
         }
     };
@@ -115,6 +118,7 @@ mod tests {
             rate,
             known: true,
             wait,
+            max_queued_tokens: u64::MAX,
             full: false,
         }
     }

@@ -51,6 +51,33 @@ pub struct TlsConfig {
     pub private_key: PathBuf,
 }
 
+impl TlsConfig {
+    /// Both files, or none.
+    ///
+    /// # Errors
+    /// One without the other.
+    pub fn of_files(
+        certificate: Option<PathBuf>,
+        private_key: Option<PathBuf>,
+    ) -> Result<Option<Self>, ConfigError> {
+        match (certificate, private_key) {
+            (Some(certificate), Some(private_key)) => Ok(Some(Self {
+                certificate,
+                private_key,
+            })),
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(ConfigError::new(
+                "tls_key",
+                "missing beside tls_certificate",
+            )),
+            (None, Some(_)) => Err(ConfigError::new(
+                "tls_certificate",
+                "missing beside tls_key",
+            )),
+        }
+    }
+}
+
 impl Default for GatewayConfig {
     fn default() -> Self {
         Self {
@@ -94,6 +121,17 @@ impl ConfigError {
 }
 
 impl GatewayConfig {
+    /// The same with another deadline for requests that bring none; a longer one than requests
+    /// may bring raises that limit too.
+    #[must_use]
+    pub fn with_default_timeout(self, default_timeout: Duration) -> Self {
+        Self {
+            default_timeout,
+            max_timeout: self.max_timeout.max(default_timeout),
+            ..self
+        }
+    }
+
     /// Checks every option.
     ///
     /// # Errors

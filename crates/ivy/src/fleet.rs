@@ -116,7 +116,7 @@ impl std::fmt::Debug for Fleet {
 impl Drop for Fleet {
     fn drop(&mut self) {
         self.stop.cancel();
-        self.registry.set_replicas(&[]);
+        self.registry.close();
     }
 }
 

@@ -12,6 +12,7 @@ use crate::auth::ApiKeys;
 use crate::backend::Backend;
 use crate::config::GatewayConfig;
 use crate::error::{Error, Result};
+use crate::fleet::registry::unavailable;
 use crate::model::Model;
 
 /// Jobs that may wait for each tokenizer thread; what comes then waits in its own request.
@@ -60,6 +61,16 @@ impl Gateway {
     /// The model that a request with this name means.
     pub(crate) fn model(&self, name: &str) -> Result<Arc<Model>> {
         Ok(self.backend.model(name)?)
+    }
+
+    /// Whether some model can be asked for now. One whose replicas are all gone is known still.
+    pub(crate) fn check_serving(&self) -> Result<()> {
+        let known = self.model("")?;
+        if self.backend.models().is_empty() {
+            let message = format!("no replica of {} is in use", known.name());
+            return Err(unavailable(message).into());
+        }
+        Ok(())
     }
 
     /// A place for one more request, until the permit is dropped.

@@ -18,7 +18,7 @@
 //! | `job.rs`, `encode.rs` | score and embed jobs, tokenization | `api` |
 //! | `api/*` | one dialect in one file | `server` |
 //! | `page.rs`, `activity.rs` | the page at `/` and what its charts count | `server`, `api/status.rs` |
-//! | `server.rs`, `config.rs`, `error.rs` | HTTP around it | `main.rs`, the extension module |
+//! | `server.rs`, `config.rs`, `error.rs` | HTTP around it | `bin/ivy`, the extension module |
 
 mod activity;
 pub mod api;

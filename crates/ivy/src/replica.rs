@@ -18,6 +18,7 @@ use tulip_proto::v1::{LoadReport, Timings};
 use crate::backend::{ReplicaLoad, ReplicaState};
 use crate::error::retry_after;
 use crate::fleet::metrics;
+use crate::fleet::registry::Identity;
 use crate::model::Model;
 use crate::replica::connection::{Connection, Target};
 use crate::replica::load::Load;
@@ -54,6 +55,25 @@ struct State {
     load: Load,
 }
 
+impl State {
+    /// Tokens that may wait there, by its last answer, else as its model came; `MAX` if it never
+    /// said.
+    fn max_queued_tokens(&self) -> u64 {
+        let of_model = || {
+            self.model
+                .as_ref()
+                .map_or(0, |m| m.limits().max_queued_tokens)
+        };
+        match self.load.report().max_queued_tokens {
+            0 => match of_model() {
+                0 => u64::MAX,
+                limit => limit,
+            },
+            limit => limit,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Phase {
     #[default]
@@ -71,6 +91,8 @@ pub(crate) struct Standing {
     pub(crate) ahead: f64,
     /// Tokens per second, if known.
     pub(crate) rate: Option<f64>,
+    /// Tokens that may wait there.
+    pub(crate) max_queued_tokens: u64,
     /// Its queue was full a moment ago.
     pub(crate) full: bool,
 }
@@ -109,6 +131,7 @@ impl Replica {
         Some(Standing {
             ahead: state.load.ahead(now),
             rate: state.load.rate(now),
+            max_queued_tokens: state.max_queued_tokens(),
             full: state.load.is_full(now),
         })
     }
@@ -148,6 +171,13 @@ impl Replica {
     /// Whether it would get work if it agrees with the others.
     pub(crate) fn is_up(&self) -> bool {
         self.state.lock().phase == Phase::Up && !self.removed.is_cancelled()
+    }
+
+    /// Tokens that may wait there; `None` where it serves another model.
+    pub(crate) fn max_queued_tokens(&self, model: &Model) -> Option<u64> {
+        let state = self.state.lock();
+        let serves = state.model.as_ref()?;
+        Identity::same(serves, model).then(|| state.max_queued_tokens())
     }
 
     pub(crate) fn phase(&self) -> Phase {

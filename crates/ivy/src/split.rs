@@ -9,6 +9,7 @@ mod embed;
 mod merge;
 mod path;
 mod plan;
+mod room;
 mod run;
 mod score;
 mod tokenize;

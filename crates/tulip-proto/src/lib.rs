@@ -3,9 +3,11 @@
 //! The code under `generated/` is checked in, so that a build needs no protobuf compiler;
 //! `tests/regenerate.rs` makes it anew and compares.
 
+mod code;
 mod codec;
 mod entries;
 
+pub use code::code_name;
 pub use codec::{RequestDecoder, TulipCodec};
 
 /// Package `tulip.v1`: messages, `tulip_client` and `tulip_server`.

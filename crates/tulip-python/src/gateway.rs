@@ -36,15 +36,7 @@ pub(crate) struct PyHttpConfig {
 
 impl PyHttpConfig {
     pub(crate) fn into_config(self) -> PyResult<GatewayConfig> {
-        let tls = match (self.tls_certificate, self.tls_key) {
-            (Some(certificate), Some(private_key)) => Some(TlsConfig {
-                certificate,
-                private_key,
-            }),
-            (None, None) => None,
-            _ => return Err(value_error("tls_certificate and tls_key belong together")),
-        };
-        let defaults = GatewayConfig::default();
+        let tls = TlsConfig::of_files(self.tls_certificate, self.tls_key).map_err(value_error)?;
         let default_timeout = seconds("request_timeout", self.request_timeout)?;
         Ok(GatewayConfig {
             http_address: resolve("http_address", &self.address)?,
@@ -54,13 +46,12 @@ impl PyHttpConfig {
             max_body_bytes: self.max_body_bytes,
             max_items_per_request: self.max_items_per_request,
             max_requests_in_flight: self.max_requests_in_flight,
-            default_timeout,
-            max_timeout: defaults.max_timeout.max(default_timeout),
             drain_timeout: seconds("drain_timeout", self.drain_timeout)?,
             auto_truncate: self.auto_truncate,
             tokenizer_threads: self.tokenizer_threads,
-            ..defaults
-        })
+            ..GatewayConfig::default()
+        }
+        .with_default_timeout(default_timeout))
     }
 }
 
@@ -79,19 +70,13 @@ impl PyReplicasConfig {
     fn into_config(self) -> PyResult<FleetConfig> {
         let names = self.addresses.iter().map(|address| address.parse());
         let replicas = names.collect::<Result<Vec<ReplicaName>, _>>();
-        let ca_pem = match &self.tls_authorities {
-            None => None,
-            Some(path) => Some(std::fs::read(path).map_err(|error| {
-                value_error(format!("tls_authorities: {}: {error}", path.display()))
-            })?),
-        };
+        let tls = self.tls.then(|| {
+            ReplicaTls::signed_by(self.tls_authorities.as_deref())
+                .map_err(|message| value_error(format!("tls_authorities: {message}")))
+        });
         Ok(FleetConfig {
             replicas: replicas.map_err(value_error)?,
-            tls: self.tls.then_some(ReplicaTls {
-                ca_pem,
-                identity_pem: None,
-                domain: None,
-            }),
+            tls: tls.transpose()?,
             strict_model_name: self.strict_model_name,
             hedge: self.hedge.then(HedgeConfig::default),
             ..FleetConfig::default()

@@ -7,9 +7,9 @@ use metrics::{
     Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 use tonic::Code;
+use tulip_proto::code_name;
 
 use crate::dispatch::Load;
-use crate::status::code_name;
 use crate::step_metrics::{
     PADDING_TOKENS, STEP_FAILURES, STEP_SECONDS, STEP_SEQUENCES, STEP_TOKENS,
 };

@@ -40,6 +40,8 @@ class Checkpoint:
     """From modules.json; None where there is none."""
     logit_score: JsonObject | None
     """Of a language model that is a cross-encoder: which tokens are its answers."""
+    splade: JsonObject | None
+    """Of a sparse model: how its logits are pooled."""
     pair_templates: Templates | None
     """From a chat template with the roles of a pair."""
     max_length: int | None
@@ -86,6 +88,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         config=config,
         head=modules.head if modules else None,
         logit_score=modules.logit_score if modules else None,
+        splade=modules.splade if modules else None,
         pair_templates=read_pair_template(
             transformer,
             tokenizer_config,

@@ -49,6 +49,8 @@ def load_reference(
             "a check needs sentence-transformers: pip install sentence-transformers"
         ) from error
     name = f"sentence-transformers {sentence_transformers.__version__}"
+    if info.outputs.kinds == ("sparse",):
+        return _SparseEmbedder(directory, info, name)
     if info.task == "embed":
         return _Embedder(directory, info, name)
     if info.templates.pair:
@@ -82,6 +84,27 @@ class _Embedder:
     def scores(self, query: str, documents: Sequence[str]) -> Vectors:
         query_vector = self.vectors([query], "query")[0]
         return similarities(self._similarity, query_vector, self.vectors(documents, "document"))
+
+
+class _SparseEmbedder(_Embedder):
+    """Weights of the vocabulary as vectors."""
+
+    def __init__(self, directory: Path, info: ModelInfo, name: str) -> None:
+        from sentence_transformers import SparseEncoder
+
+        self.name = name
+        self._similarity = info.similarity
+        self._model = SparseEncoder(str(directory), device="cpu")
+        self._model.float()
+
+    def vectors(self, texts: Sequence[str], role: Role = "") -> Vectors:
+        encode = {
+            "query": self._model.encode_query,
+            "document": self._model.encode_document,
+            "": self._model.encode,
+        }[role]
+        found = encode(list(texts), show_progress_bar=False, convert_to_sparse_tensor=False)
+        return np.asarray(found, np.float64)
 
 
 class _CrossEncoder:

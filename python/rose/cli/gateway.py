@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_args
-
-import typer
+from dataclasses import fields
+from typing import Annotated, get_args
 
 from rose.cli.failure import UsageError
+from rose.cli.option import option_names, options_of, with_option_name
 from rose.config import LogFormat, LogLevel
 from rose.errors import ConfigError
 from rose.http_config import HttpConfig, ReplicasConfig
 
 _HTTP = HttpConfig()
-_OPTION_OF_FIELD = {
-    "addresses": "replica",
-    "api_keys": "api-key",
-    "cors_origins": "cors-origin",
-    "tls": "replica-tls",
-    "tls_authorities": "replica-ca",
-}
-
-
-def _option(help_text: str, name: str, *flags: str, **settings: Any) -> Any:  # noqa: ANN401
-    """An option that is also `ROSE_GATEWAY_<NAME>`."""
-    return typer.Option(*flags, help=help_text, envvar=f"ROSE_GATEWAY_{name}", **settings)
+_option = options_of("gateway")
+_OPTION_OF_FIELD = option_names(
+    {field.name for config in (HttpConfig, ReplicasConfig) for field in fields(config)}
+    | {"http_address", "replica", "log_level", "log_format"},
+    {
+        "addresses": "replica",
+        "api_keys": "api-key",
+        "cors_origins": "cors-origin",
+        "tls": "replica-tls",
+        "tls_authorities": "replica-ca",
+    },
+)
 
 
 def gateway(
@@ -161,14 +161,4 @@ def gateway(
 
         return serve_gateway(replicas, config)
     except (ConfigError, ValueError) as error:
-        raise UsageError(_with_option_name(str(error))) from None
-
-
-def _with_option_name(message: str) -> str:
-    """A message that begins with a field's name, with the option's name instead."""
-    name, space, rest = message.partition(" ")
-    field = name.rstrip(":")
-    option = _OPTION_OF_FIELD.get(field, field.replace("_", "-"))
-    if not field.replace("_", "").isalpha() or not space:
-        return message
-    return f"--{option}{name[len(field) :]} {rest}"
+        raise UsageError(with_option_name(str(error), _OPTION_OF_FIELD)) from None

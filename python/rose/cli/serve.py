@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from rose.cli.failure import UsageError
+from rose.cli.option import option_names, options_of, with_option_name
 from rose.config import EngineConfig, ServeConfig
 from rose.errors import ConfigError, EngineFailedError, RoseError
 from rose.http_config import HttpConfig
 
-# Options whose name differs from the field that they fill.
-_OPTION_OF_FIELD = {
-    "served_name": "served_model_name",
-    "api_keys": "api_key",
-    "cors_origins": "cors_origin",
-}
-
-
-def _option(help_text: str, name: str, *flags: str, **settings: Any) -> Any:  # noqa: ANN401
-    """An option that is also `ROSE_SERVE_<NAME>`.
-
-    The name is spelled out for each: a prefix for all of them would also read what Kubernetes
-    injects for a service called rose, such as `ROSE_PORT=tcp://…`.
-    """
-    return typer.Option(*flags, help=help_text, envvar=f"ROSE_SERVE_{name}", **settings)
-
-
-_FIELDS = {
-    field.name for config in (EngineConfig, ServeConfig, HttpConfig) for field in fields(config)
-} | {"http_address"}
+_option = options_of("serve")
+_OPTION_OF_FIELD = option_names(
+    {field.name for config in (EngineConfig, ServeConfig, HttpConfig) for field in fields(config)}
+    | {"http_address"},
+    {
+        "served_name": "served-model-name",
+        "api_keys": "api-key",
+        "cors_origins": "cors-origin",
+        "outputs": "output",
+    },
+)
 
 _ENGINE = EngineConfig()
 _SERVE = ServeConfig()
@@ -189,6 +180,14 @@ def serve(
     max_batch_sequences: Annotated[
         int, _option("Most sequences of one step.", "MAX_BATCH_SEQUENCES")
     ] = _ENGINE.max_batch_sequences,
+    output: Annotated[
+        list[str] | None,
+        _option(
+            "A form of vectors: dense, sparse or tokens; repeatable, the first is the default.",
+            "OUTPUT",
+            metavar="KIND",
+        ),
+    ] = None,
     self_check: Annotated[
         str,
         _option(
@@ -290,6 +289,7 @@ def serve(
             num_threads=num_threads,
             max_batch_tokens=max_batch_tokens,
             max_batch_sequences=max_batch_sequences,
+            outputs=tuple(output or ()),  # type: ignore[arg-type]
             self_check=self_check,  # type: ignore[arg-type]
             deterministic=deterministic,
             graph_max_tokens=graph_max_tokens,
@@ -330,7 +330,7 @@ def serve(
             log_format=log_format,  # type: ignore[arg-type]
         )
     except ConfigError as error:
-        raise UsageError(_with_option_name(str(error))) from None
+        raise UsageError(with_option_name(str(error), _OPTION_OF_FIELD)) from None
     from rose.server import serve as serve_model
 
     try:
@@ -338,13 +338,4 @@ def serve(
     except EngineFailedError:
         raise
     except RoseError as error:
-        raise UsageError(_with_option_name(str(error))) from error
-
-
-def _with_option_name(message: str) -> str:
-    """A message that begins with a field's name, with the option's name instead."""
-    name = re.match(r"\w+", message)
-    if name is None or name[0] not in _FIELDS:
-        return message
-    option = _OPTION_OF_FIELD.get(name[0], name[0]).replace("_", "-")
-    return f"--{option}{message[name.end() :]}"
+        raise UsageError(with_option_name(str(error), _OPTION_OF_FIELD)) from error

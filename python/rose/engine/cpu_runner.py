@@ -30,7 +30,7 @@ class _Piece:
 
     batch: ForwardBatch
     rows: torch.Tensor
-    """Their places in the step's result, int64 [num_sequences]."""
+    """Places of its rows in the step's result, int64."""
     result: torch.Tensor | None = None
 
 
@@ -60,7 +60,9 @@ class CpuRunner:
         self.workers = CpuWorkers(make_attention, self._run_piece)
         backbone = model.backbone
         self.layout = BatchLayout(
-            token_types=backbone.token_types, position_offset=backbone.position_offset
+            token_types=backbone.token_types,
+            position_offset=backbone.position_offset,
+            token_rows=getattr(model, "token_rows", False),
         )
 
     def make_slot(self, capacity: int) -> InputSlot:
@@ -96,12 +98,13 @@ class CpuRunner:
         )
 
     def step(self, batch: ForwardBatch) -> LazyTensor:
-        """Rows [num_sequences, output_width]."""
+        """Rows [num_sequences, output_width], or [num_tokens, output_width] of token rows."""
+        num_rows = batch.num_tokens if self.layout.token_rows else batch.num_sequences
         with torch.inference_mode():
             if self.deterministic:
                 return LazyTensor(self._run_sorted(batch))
             if batch.num_sequences == 1 or batch.num_tokens == batch.num_sequences:
-                return LazyTensor(self._run(batch, self.attention)[: batch.num_sequences])
+                return LazyTensor(self._run(batch, self.attention)[:num_rows])
             return LazyTensor(self._run_sorted(batch))
 
     def _run(self, batch: ForwardBatch, attention: AttentionBackend) -> torch.Tensor:
@@ -139,7 +142,9 @@ class CpuRunner:
                 num_sequences=last - first,
                 max_seqlen=int(lengths[last - 1]),
             )
-            pieces.append(_Piece(piece, torch.from_numpy(order[first:last])))
+            token_rows = self.layout.token_rows
+            places = index[start:end] if token_rows else torch.from_numpy(order[first:last])
+            pieces.append(_Piece(piece, places))
         if self.deterministic or self._fill_all_threads(pieces):
             # The longest sequences first: what ends last should be small.
             self.workers.run(pieces[::-1])
@@ -150,7 +155,8 @@ class CpuRunner:
         for each in pieces:
             assert each.result is not None, "a piece that failed has raised"
             if output is None:
-                output = each.result.new_empty((batch.num_sequences, each.result.shape[1]))
+                num_rows = batch.num_tokens if self.layout.token_rows else batch.num_sequences
+                output = each.result.new_empty((num_rows, each.result.shape[1]))
             output[each.rows] = each.result
         assert output is not None, "a batch has at least one sequence"
         return output

@@ -16,6 +16,8 @@ use super::family::Family;
 use super::report::Report;
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
+use crate::job::{EmbedJob, Embedded, ScoreJob, Scored};
+use crate::model::Model;
 use crate::surrogates::repaired;
 
 /// Larger JSON is read and written on the pool's threads: it would hold up other requests of
@@ -127,6 +129,26 @@ async fn read(
 }
 
 impl Call {
+    /// The model that the request names, or the one that is meant where it names none.
+    pub(crate) fn model(&self, name: Option<&str>) -> Result<Arc<Model>> {
+        self.gateway.model(name.unwrap_or_default())
+    }
+
+    /// Answers a score job within the deadline of the request.
+    pub(crate) async fn score(&self, job: ScoreJob) -> Result<Scored> {
+        self.gateway.score(job, self.deadline()?).await
+    }
+
+    /// The same for several that belong together; see [`Gateway::score_each`].
+    pub(crate) async fn score_each(&self, jobs: Vec<ScoreJob>) -> Result<Scored> {
+        self.gateway.score_each(jobs, self.deadline()?).await
+    }
+
+    /// Answers an embed job within the deadline of the request.
+    pub(crate) async fn embed(&self, job: EmbedJob) -> Result<Embedded> {
+        self.gateway.embed(job, self.deadline()?).await
+    }
+
     /// Until when somebody waits.
     pub(crate) fn deadline(&self) -> Result<Instant> {
         self.deadline.clone()

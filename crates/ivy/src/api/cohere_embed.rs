@@ -3,7 +3,7 @@
 use axum::response::Response;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
-use tulip_proto::v1::{DType, EmbedRequest, InputType};
+use tulip_proto::v1::{DType, EmbedRequest, InputType, OutputKind};
 use utoipa::ToSchema;
 
 use super::call::{Call, Reply};
@@ -176,9 +176,7 @@ struct Vectors {
 }
 
 async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
-    let model = call
-        .gateway
-        .model(body.model.as_deref().unwrap_or_default())?;
+    let model = call.model(body.model.as_deref())?;
     let (field, texts) = texts(&body)?;
     let (input_type, prompt_name) = prompt(&model, body.input_type.as_deref())?;
     let mut truncation = match body.truncate.as_deref() {
@@ -202,6 +200,7 @@ async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
         truncation: Some(truncation),
         dimensions: options::count("output_dimension", body.output_dimension, 1)?,
         priority: options::priority(&call.headers, body.priority)?.into(),
+        outputs: vec![OutputKind::Dense.into()],
         ..EmbedRequest::default()
     };
 
@@ -213,7 +212,6 @@ async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
             dtypes.push(dtype);
         }
     }
-    let deadline = call.deadline()?;
     let embed = |dtype: DType| {
         let job = EmbedJob {
             model: model.clone(),
@@ -226,7 +224,7 @@ async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
                 others: &[("dimensions", "output_dimension")],
             },
         };
-        call.gateway.embed(job, deadline)
+        call.embed(job)
     };
     let embedded: Vec<Embedded> = try_join_all(dtypes.iter().copied().map(embed)).await?;
 

@@ -11,7 +11,7 @@ use super::input::text;
 use super::meta::Meta;
 use super::options;
 use crate::error::{Error, Result};
-use crate::job::{Names, ScoreJob, Scored};
+use crate::job::{Names, ScoreJob};
 
 /// Tokens of one document that are read where the request does not say.
 pub(super) const DEFAULT_MAX_TOKENS_PER_DOC: i64 = 4096;
@@ -67,9 +67,7 @@ async fn answer(call: &Call) -> Result<Reply> {
     let mut truncation = options::cut();
     truncation.max_document_tokens = options::count("max_tokens_per_doc", max_tokens, 1)?;
     let job = ScoreJob {
-        model: call
-            .gateway
-            .model(body.model.as_deref().unwrap_or_default())?,
+        model: call.model(body.model.as_deref())?,
         request: ScoreRequest {
             query: Some(text(body.query)),
             documents: body.documents.into_iter().map(text).collect(),
@@ -80,20 +78,15 @@ async fn answer(call: &Call) -> Result<Reply> {
         },
         names: Names::list("documents"),
     };
-    let Scored {
-        scores,
-        ranking,
-        report,
-        ..
-    } = call.gateway.score(job, call.deadline()?).await?;
-    let results = ranking.into_iter().map(|index| RerankV2Result {
+    let scored = call.score(job).await?;
+    let results = scored.ranked().map(|(index, score)| RerankV2Result {
         index,
-        relevance_score: scores[index as usize],
+        relevance_score: score,
     });
     let response = RerankV2Response {
         id: &call.arrival.request_id,
         results: results.collect(),
-        meta: Meta::of_rerank("2", &report),
+        meta: Meta::of_rerank("2", &scored.report),
     };
-    Reply::with_report(&response, report)
+    Reply::with_report(&response, scored.report)
 }

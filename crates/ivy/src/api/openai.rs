@@ -4,7 +4,7 @@ use axum::response::Response;
 use http::HeaderMap;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use tulip_proto::v1::{DType, EmbedRequest, InputType, Normalization};
+use tulip_proto::v1::{DType, EmbedRequest, InputType, Normalization, OutputKind};
 use utoipa::ToSchema;
 
 use super::call::{Call, Reply};
@@ -136,9 +136,7 @@ pub(crate) async fn embeddings(call: Call) -> Response {
 }
 
 async fn answer(call: &Call, body: EmbeddingsRequest) -> Result<Reply> {
-    let model = call
-        .gateway
-        .model(body.model.as_deref().unwrap_or_default())?;
+    let model = call.model(body.model.as_deref())?;
     let names = Names {
         items: "input",
         others: if body.output_dimension.is_some() {
@@ -157,7 +155,7 @@ async fn answer(call: &Call, body: EmbeddingsRequest) -> Result<Reply> {
         request,
         names,
     };
-    let embedded = call.gateway.embed(job, call.deadline()?).await?;
+    let embedded = call.embed(job).await?;
     let values = match encoding {
         Encoding::Numbers => embedded.dense.data.len() / 4,
         // Base64 is a copy of bytes, cheap at any size.
@@ -217,6 +215,7 @@ fn request(
         dtype: dtype.into(),
         normalization: normalization.into(),
         priority: priority(&call.headers, body.priority)?,
+        outputs: vec![OutputKind::Dense.into()],
         ..EmbedRequest::default()
     };
     Ok((request, encoding))

@@ -18,7 +18,7 @@ use super::input::{Document, text};
 use super::meta::{Meta, TokenUsage};
 use super::options;
 use crate::error::{Error, Result};
-use crate::job::{Names, ScoreJob, Scored};
+use crate::job::{Names, ScoreJob};
 
 /// The union of the three requests.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -166,9 +166,7 @@ async fn answer(call: &Call, family: Family, body: RerankRequest) -> Result<Repl
         Some(top_k) => options::count("top_k", Some(top_k), 1)?,
         None => options::count("top_n", body.top_n, 1)?,
     };
-    let model = call
-        .gateway
-        .model(body.model.as_deref().unwrap_or_default())?;
+    let model = call.model(body.model.as_deref())?;
     let job = ScoreJob {
         model: model.clone(),
         request: ScoreRequest {
@@ -182,12 +180,7 @@ async fn answer(call: &Call, family: Family, body: RerankRequest) -> Result<Repl
         },
         names: Names::list("documents"),
     };
-    let Scored {
-        scores,
-        ranking,
-        report,
-        ..
-    } = call.gateway.score(job, call.deadline()?).await?;
+    let scored = call.score(job).await?;
     let return_documents = body.return_documents.unwrap_or(family == Family::Jina);
     // Each index comes once at the most.
     let mut returned: Vec<Option<Document>> = if return_documents {
@@ -202,13 +195,13 @@ async fn answer(call: &Call, family: Family, body: RerankRequest) -> Result<Repl
             other => Returned::Object(other.into_object()),
         })
     };
-    let results = ranking.into_iter().map(|index| RerankResult {
+    let results = scored.ranked().map(|(index, score)| RerankResult {
         index,
-        relevance_score: scores[index as usize],
+        relevance_score: score,
         document: document(index),
     });
     let results = results.collect();
-    let usage = TokenUsage::of(&report);
+    let usage = TokenUsage::of(&scored.report);
     if family == Family::Voyage {
         let response = VoyageResponse {
             object: "list",
@@ -216,14 +209,14 @@ async fn answer(call: &Call, family: Family, body: RerankRequest) -> Result<Repl
             model: model.name(),
             usage,
         };
-        return Reply::with_report(&response, report);
+        return Reply::with_report(&response, scored.report);
     }
     let response = RerankResponse {
         id: &call.arrival.request_id,
         model: model.name(),
         results,
-        meta: Meta::of_rerank("1", &report),
+        meta: Meta::of_rerank("1", &scored.report),
         usage,
     };
-    Reply::with_report(&response, report)
+    Reply::with_report(&response, scored.report)
 }

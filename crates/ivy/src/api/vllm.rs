@@ -93,9 +93,7 @@ pub(crate) async fn score(call: Call) -> Response {
 
 async fn answer(call: &Call) -> Result<Reply> {
     let mut body: ScoreBody = call.json().await?;
-    let model = call
-        .gateway
-        .model(body.model.as_deref().unwrap_or_default())?;
+    let model = call.model(body.model.as_deref())?;
     let ((first, firsts), (second, seconds)) = sides(&mut body)?;
     call.gateway.check_count(second, seconds.len())?;
     let truncation = truncation(&Limits {
@@ -148,7 +146,7 @@ async fn answer(call: &Call) -> Result<Reply> {
             return Err(Error::invalid(first, message));
         }
     };
-    let scored = call.gateway.score_each(jobs, call.deadline()?).await?;
+    let scored = call.score_each(jobs).await?;
     let entries = scored.scores.into_iter().enumerate();
     let response = ScoreAnswer {
         id: format!("score-{}", call.arrival.request_id),

@@ -7,6 +7,7 @@ use metrics::{
     Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
 };
 use tonic::Code;
+use tulip_proto::code_name;
 
 /// 1 while the replica gets work, else 0; by `replica`.
 pub const REPLICA_UP: &str = "ivy_replica_up";
@@ -75,27 +76,4 @@ pub(crate) fn call(replica: &Arc<str>, code: Code, elapsed: Duration) {
 
 pub(crate) fn ejected(replica: &Arc<str>, reason: &'static str) {
     counter!(EJECTIONS, "replica" => Arc::clone(replica), "reason" => reason).increment(1);
-}
-
-/// Name of a code as in the gRPC specification.
-fn code_name(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::Cancelled => "CANCELLED",
-        Code::Unknown => "UNKNOWN",
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
-        Code::NotFound => "NOT_FOUND",
-        Code::AlreadyExists => "ALREADY_EXISTS",
-        Code::PermissionDenied => "PERMISSION_DENIED",
-        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
-        Code::FailedPrecondition => "FAILED_PRECONDITION",
-        Code::Aborted => "ABORTED",
-        Code::OutOfRange => "OUT_OF_RANGE",
-        Code::Unimplemented => "UNIMPLEMENTED",
-        Code::Internal => "INTERNAL",
-        Code::Unavailable => "UNAVAILABLE",
-        Code::DataLoss => "DATA_LOSS",
-        Code::Unauthenticated => "UNAUTHENTICATED",
-    }
 }

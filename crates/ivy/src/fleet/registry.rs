@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OnceCell, watch};
@@ -12,7 +13,7 @@ use tulip_proto::v1::GetModelResponse;
 use crate::fleet::config::FleetConfig;
 use crate::fleet::metrics;
 use crate::model::Model;
-use crate::replica::connection::Connect;
+use crate::replica::connection::{Connect, text_of};
 use crate::replica::{Failed, Phase, Replica, Ticket};
 use crate::retry::Failure;
 
@@ -58,6 +59,15 @@ pub(crate) struct Group {
     pub(crate) replicas: Vec<Arc<Replica>>,
     /// Since when there is none.
     pub(crate) empty_since: Option<Instant>,
+    /// Whether a request has been given this model; shared by the group's later versions.
+    in_use: Arc<AtomicBool>,
+}
+
+impl Group {
+    fn used(self: &Arc<Self>) -> Arc<Self> {
+        self.in_use.store(true, Ordering::Relaxed);
+        Arc::clone(self)
+    }
 }
 
 /// A replica and what it serves, or served last.
@@ -99,6 +109,15 @@ impl Registry {
         self.replicas.lock().clone()
     }
 
+    /// Tokens that may wait at each replica of this model, in use or not.
+    pub(crate) fn max_queued_tokens(&self, model: &Model) -> Vec<u64> {
+        let replicas = self.replicas.lock();
+        let limits = replicas.iter();
+        limits
+            .filter_map(|replica| replica.max_queued_tokens(model))
+            .collect()
+    }
+
     /// The group that a request with this name means.
     ///
     /// # Errors
@@ -107,12 +126,12 @@ impl Registry {
         let groups = self.groups.read();
         let named = groups.iter().find(|group| group.model.name() == name);
         if let Some(group) = named {
-            return Ok(Arc::clone(group));
+            return Ok(group.used());
         }
         match &**groups {
             [] => Err(unavailable("no replica has answered yet")),
-            [first, ..] if name.is_empty() => Ok(Arc::clone(first)),
-            [only] if !self.config.strict_model_name => Ok(Arc::clone(only)),
+            [first, ..] if name.is_empty() => Ok(first.used()),
+            [only] if !self.config.strict_model_name => Ok(only.used()),
             groups => {
                 let served: Vec<&str> = groups.iter().map(|group| group.model.name()).collect();
                 let message = format!("model: {name:?} is not served here, served are {served:?}");
@@ -144,6 +163,15 @@ impl Registry {
                 metrics::up(gone.label(), false);
                 gone.removed.cancel();
             }
+        }
+        self.rebuild();
+    }
+
+    /// Lets go of all replicas: nothing is sent any more.
+    pub(crate) fn close(&self) {
+        for replica in std::mem::take(&mut *self.replicas.lock()) {
+            metrics::up(replica.label(), false);
+            replica.removed.cancel();
         }
         self.rebuild();
     }
@@ -188,7 +216,8 @@ impl Registry {
     ) {
         let keep = reason != "connection";
         if replica.set_down(phase, keep) {
-            tracing::warn!(replica = &**replica.label(), reason, %status, "replica is out of use");
+            let (label, status) = (&**replica.label(), text_of(status));
+            tracing::warn!(replica = label, reason, status, "replica is out of use");
             metrics::ejected(replica.label(), reason);
             metrics::up(replica.label(), false);
             self.rebuild();
@@ -230,7 +259,7 @@ impl Registry {
         }
         let groups = by_name.into_iter().map(|(name, members)| {
             let before = before.iter().find(|group| group.model.name() == name);
-            let model = agreed(before.map(|group| &group.model), &members);
+            let model = agreed(before, &members);
             let identity = Identity::of(&model.info);
             let mut agreeing = Vec::new();
             for (replica, theirs) in members {
@@ -254,10 +283,12 @@ impl Registry {
                 let before = before.and_then(|group| group.empty_since);
                 before.unwrap_or_else(Instant::now)
             });
+            let in_use = before.map_or_else(Arc::default, |group| Arc::clone(&group.in_use));
             Arc::new(Group {
                 model,
                 replicas: agreeing,
                 empty_since,
+                in_use,
             })
         });
         *self.groups.write() = groups.collect();
@@ -274,8 +305,9 @@ impl Registry {
 }
 
 /// The model that a group serves: the one it served before as long as any replica has it, so that
-/// nothing changes below requests that are half done; else the one that most replicas have.
-fn agreed(before: Option<&Arc<Model>>, members: &[Member<'_>]) -> Arc<Model> {
+/// nothing changes below requests that are half done; else the one that most replicas have. Before
+/// the first request the majority decides too: which replica answered first is chance.
+fn agreed(before: Option<&Arc<Group>>, members: &[Member<'_>]) -> Arc<Model> {
     let identity = |model: &Arc<Model>| Identity::of(&model.info);
     let votes = |candidate: &Arc<Model>| {
         let candidate = identity(candidate);
@@ -284,9 +316,10 @@ fn agreed(before: Option<&Arc<Model>>, members: &[Member<'_>]) -> Arc<Model> {
             .filter(|(replica, model)| replica.is_up() && identity(model) == candidate);
         agreeing.count()
     };
-    let mut chosen = before.unwrap_or(&members[0].1);
-    if before.is_none() || votes(chosen) == 0 {
-        let mut most = votes(chosen);
+    let mut chosen = before.map_or(&members[0].1, |group| &group.model);
+    let mut most = votes(chosen);
+    let in_use = before.is_some_and(|group| group.in_use.load(Ordering::Relaxed));
+    if most == 0 || !in_use {
         for (_, candidate) in members {
             let count = votes(candidate);
             if count > most {

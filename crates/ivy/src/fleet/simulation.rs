@@ -1,25 +1,28 @@
 //! Replicas without a network, under a paused clock: rates, queues and faults as a test wants them.
 
+mod answers;
+mod requests;
+mod served;
+
 use std::collections::{HashMap, VecDeque};
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Status};
+use tonic::Status;
 use tulip_proto::v1::*;
 
+use self::answers::Connected;
+pub(crate) use self::answers::broken;
+pub(crate) use self::requests::{late, score_request, sequence, until_ready};
+pub(crate) use self::served::{model, other_tokenizer};
 use crate::fleet::{Fleet, FleetConfig};
-use crate::replica::connection::{Answer, Connect, Connection, Target};
+use crate::replica::connection::{Connect, Connection, Target};
 use crate::resolve::{ReplicaName, Resolve};
-
-const TOKENIZER: &[u8] = include_bytes!("../../../tulip/tests/fixtures/words.tokenizer.json");
 
 /// One simulated replica: answers one call after the other, at its rate.
 #[derive(Clone)]
@@ -105,6 +108,7 @@ impl Host {
             if let Some(status) = scripted.or_else(|| state.always.clone()) {
                 return Err(status);
             }
+            state.admit(tokens)?;
             let now = Instant::now();
             let seconds = tokens as f64 / state.tokens_per_second;
             let begin = state.busy_until.map_or(now, |busy| busy.max(now));
@@ -136,6 +140,10 @@ impl Host {
         let report = LoadReport {
             queued_tokens: state.queued_tokens,
             tokens_per_second: state.tokens_per_second as u64,
+            max_queued_tokens: state
+                .model
+                .limits
+                .map_or(0, |limits| limits.max_queued_tokens),
             draining: state.draining,
             ..LoadReport::default()
         };
@@ -148,6 +156,24 @@ impl Host {
     }
 }
 
+impl HostState {
+    /// Refuses as Tulip does.
+    fn admit(&self, tokens: u64) -> Result<(), Status> {
+        let limit = self
+            .model
+            .limits
+            .map_or(0, |limits| limits.max_queued_tokens);
+        if limit > 0 && tokens > limit {
+            let message = format!("request: has {tokens} tokens, limit max_queued_tokens={limit}");
+            return Err(Status::invalid_argument(message));
+        }
+        if limit > 0 && self.queued_tokens + tokens > limit {
+            return Err(Status::resource_exhausted("queue full"));
+        }
+        Ok(())
+    }
+}
+
 /// Counts a call that is dropped.
 struct Leaving(Option<Host>);
 
@@ -156,183 +182,6 @@ impl Drop for Leaving {
         if let Some(host) = &self.0 {
             host.0.lock().cancelled += 1;
         }
-    }
-}
-
-pub(crate) fn model(name: &str, fingerprint: &str) -> GetModelResponse {
-    let mut sha256 = String::new();
-    for byte in Sha256::digest(TOKENIZER) {
-        write!(sha256, "{byte:02x}").unwrap();
-    }
-    GetModelResponse {
-        model: name.into(),
-        task: Task::Score.into(),
-        limits: Some(Limits {
-            max_sequence_tokens: 512,
-            max_items_per_request: 10_000,
-            ..Limits::default()
-        }),
-        vocab_size: 100,
-        tokenizer: Some(Tokenizer {
-            tokenizer_json: Bytes::from_static(TOKENIZER),
-            sha256,
-        }),
-        fingerprint: fingerprint.into(),
-        ..GetModelResponse::default()
-    }
-}
-
-/// As the transport reports a connection that broke.
-pub(crate) fn broken() -> Status {
-    let mut status = Status::unknown("transport error");
-    let error = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-    status.set_source(Arc::new(error));
-    status
-}
-
-struct Connected {
-    host: Host,
-    killed: CancellationToken,
-}
-
-fn packed(input: &Input) -> &[u8] {
-    match &input.content {
-        Some(input::Content::TokenIds(packed)) => packed,
-        _ => &[],
-    }
-}
-
-/// The score is the first token id: what came back for whom can be seen. 0 = a bad document.
-fn score(input: &Input) -> f32 {
-    let id = packed(input)
-        .first_chunk()
-        .map(|id| u32::from_le_bytes(*id));
-    id.unwrap_or(0) as f32
-}
-
-impl Connection for Connected {
-    fn score(&self, call: Request<ScoreRequest>) -> Answer<ScoreResponse> {
-        let (host, killed) = (self.host.clone(), self.killed.clone());
-        let request = call.into_inner();
-        Box::pin(async move {
-            let documents = &request.documents;
-            let tokens = documents.iter().map(|d| packed(d).len() as u64 / 4).sum();
-            let computed = host.compute(&killed, documents.len(), tokens).await?;
-            let (timings, load, fingerprint) = computed;
-            let scores: Vec<f32> = documents.iter().map(score).collect();
-            let bad = (0..).zip(&scores).filter(|(_, score)| **score == 0.0);
-            let item_error = |(index, _): (u32, &f32)| ItemError {
-                index,
-                reason: ErrorReason::InvalidInput.into(),
-                message: format!("documents[{index}]: is empty"),
-            };
-            let item_errors: Vec<ItemError> = bad.map(item_error).collect();
-            if request.strict
-                && let Some(error) = item_errors.first()
-            {
-                return Err(Status::invalid_argument(error.message.clone()));
-            }
-            let report = |index, role: InputRole, tokens_used| TruncationReport {
-                index,
-                role: role.into(),
-                tokens_given: 600,
-                tokens_used,
-                side: TruncationSide::Right.into(),
-            };
-            Ok(ScoreResponse {
-                request_id: request.request_id,
-                model: request.model,
-                // The last document, and the query by as much as there are documents.
-                truncations: vec![
-                    report(documents.len() as u32 - 1, InputRole::Document, 500),
-                    report(0, InputRole::Query, 512 - documents.len() as u32),
-                ],
-                ranking: Vec::new(),
-                scores,
-                item_errors,
-                usage: Some(Usage {
-                    input_tokens: tokens,
-                    padding_tokens: 1,
-                    sequences: documents.len() as u32,
-                }),
-                timings: Some(timings),
-                load: Some(load),
-                fingerprint,
-                ..ScoreResponse::default()
-            })
-        })
-    }
-
-    fn embed(&self, call: Request<EmbedRequest>) -> Answer<EmbedResponse> {
-        let (host, killed) = (self.host.clone(), self.killed.clone());
-        let request = call.into_inner();
-        Box::pin(async move {
-            let inputs = &request.inputs;
-            let tokens = inputs.iter().map(|i| packed(i).len() as u64 / 4).sum();
-            let computed = host.compute(&killed, inputs.len(), tokens).await?;
-            let (timings, load, fingerprint) = computed;
-            let rows = inputs.iter().flat_map(|i| [score(i), -score(i)]);
-            // As many entries as the input has tokens, at most 3.
-            let entries = |input: &Input| (packed(input).len() / 4).min(3) as u32;
-            let mut row_offsets = vec![0];
-            let mut values = Vec::new();
-            for input in inputs {
-                values.extend((0..entries(input)).map(|_| score(input)));
-                row_offsets.push(values.len() as u32);
-            }
-            let tensor = |values: Vec<f32>, width| Tensor {
-                shape: vec![values.len() as u32 / width, width],
-                data: values
-                    .iter()
-                    .flat_map(|value| value.to_le_bytes())
-                    .collect(),
-                dtype: DType::DtypeFloat32.into(),
-            };
-            Ok(EmbedResponse {
-                embeddings: Some(tensor(rows.collect(), 2)),
-                timings: Some(timings),
-                load: Some(load),
-                fingerprint,
-                sparse: Some(SparseVectors {
-                    row_offsets: row_offsets.clone(),
-                    indices: (0..values.len() as u32).collect(),
-                    values: values.clone(),
-                }),
-                tokens: Some(TokenVectors {
-                    row_offsets,
-                    vectors: Some(tensor(values, 1)),
-                }),
-                ..EmbedResponse::default()
-            })
-        })
-    }
-
-    fn tokenize(&self, call: Request<TokenizeRequest>) -> Answer<TokenizeResponse> {
-        let (host, killed) = (self.host.clone(), self.killed.clone());
-        Box::pin(async move {
-            let inputs = call.into_inner().inputs;
-            host.compute(&killed, inputs.len(), 0).await?;
-            Ok(TokenizeResponse {
-                sequences: vec![TokenizedInput::default(); inputs.len()],
-                ..TokenizeResponse::default()
-            })
-        })
-    }
-
-    fn get_model(&self, call: Request<GetModelRequest>) -> Answer<GetModelResponse> {
-        let mut info = self.host.0.lock().model.clone();
-        let killed = self.killed.is_cancelled();
-        Box::pin(async move {
-            if killed {
-                return Err(broken());
-            }
-            if !call.into_inner().include_tokenizer
-                && let Some(tokenizer) = &mut info.tokenizer
-            {
-                tokenizer.tokenizer_json = Bytes::new();
-            }
-            Ok(info)
-        })
     }
 }
 
@@ -406,42 +255,4 @@ pub(crate) fn named_fleet(hosts: &[Host], names: &Names) -> Fleet {
         ..FleetConfig::default()
     };
     Fleet::with(config, network(hosts), Arc::new(names.clone())).unwrap()
-}
-
-/// A complete sequence whose first token is `id`.
-pub(crate) fn sequence(id: u32, tokens: usize) -> Input {
-    let mut packed = vec![0; 4 * tokens];
-    packed[..4].copy_from_slice(&id.to_le_bytes());
-    Input {
-        content: Some(input::Content::TokenIds(packed.into())),
-        form: TokenIdsForm::Sequence.into(),
-        second_segment_start: 0,
-    }
-}
-
-/// Documents with the ids 1, 2, 3 ….
-pub(crate) fn score_request(documents: u32, tokens: usize) -> ScoreRequest {
-    ScoreRequest {
-        documents: (1..=documents).map(|id| sequence(id, tokens)).collect(),
-        ..ScoreRequest::default()
-    }
-}
-
-/// Waits until `count` replicas are in use.
-pub(crate) async fn until_ready(fleet: &Fleet, count: usize) {
-    use crate::backend::{Backend as _, ReplicaState};
-    let ready = |fleet: &Fleet| {
-        let load = fleet.load().into_iter();
-        load.filter(|replica| replica.state == ReplicaState::Ready)
-            .count()
-    };
-    let mut changed = fleet.registry.subscribe();
-    while ready(fleet) != count {
-        changed.changed().await.unwrap();
-    }
-}
-
-/// Far enough that it never comes.
-pub(crate) fn late() -> Instant {
-    Instant::now() + Duration::from_secs(3600)
 }

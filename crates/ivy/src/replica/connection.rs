@@ -1,6 +1,7 @@
 //! How a replica is reached: gRPC over one HTTP/2 connection, with or without TLS.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,22 @@ pub struct ReplicaTls {
     pub identity_pem: Option<(Vec<u8>, Vec<u8>)>,
     /// Name in the replicas' certificates; none = the host as given.
     pub domain: Option<String>,
+}
+
+impl ReplicaTls {
+    /// Trusts the authorities in this PEM file, or the system's.
+    ///
+    /// # Errors
+    /// The file cannot be read; names it.
+    pub fn signed_by(authorities: Option<&Path>) -> Result<Self, String> {
+        let read = |path: &Path| {
+            std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        Ok(Self {
+            ca_pem: authorities.map(read).transpose()?,
+            ..Self::default()
+        })
+    }
 }
 
 /// One connection to one replica. A future that is dropped cancels its call over there.
@@ -191,4 +208,9 @@ pub(crate) fn chain_of(status: &Status) -> String {
             }
         }
     }
+}
+
+/// A status for the operator, without the metadata.
+pub(crate) fn text_of(status: &Status) -> String {
+    format!("{}: {}", status.code().description(), chain_of(status))
 }

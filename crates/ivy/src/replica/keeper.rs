@@ -10,7 +10,7 @@ use tulip_proto::v1::{GetModelRequest, GetModelResponse};
 
 use crate::fleet::registry::{Identity, Registry};
 use crate::model::Model;
-use crate::replica::connection::{Connection, until};
+use crate::replica::connection::{Connection, text_of, until};
 use crate::replica::{Phase, Replica};
 use crate::retry::Failure;
 
@@ -76,7 +76,7 @@ async fn take_up(registry: &Registry, replica: &Arc<Replica>) -> Result<Arc<Mode
                 _ => replica.phase(),
             };
             replica.set_down(phase, false);
-            return Err(said(&status));
+            return Err(text_of(&status));
         }
     };
     let model = model(registry, &*connection, info).await?;
@@ -150,7 +150,7 @@ async fn model(
     let fetch = async || {
         let time = registry.config.model_timeout;
         let info = get_model(connection, true, time).await;
-        let info = info.map_err(|status| said(&status))?;
+        let info = info.map_err(|status| text_of(&status))?;
         if Identity::of(&info) != identity {
             return Err("it changed its model while it was asked".into());
         }
@@ -200,10 +200,4 @@ fn backoff(registry: &Registry, replica: &Replica, attempts: u32) -> Duration {
     doubled
         .min(registry.config.max_backoff)
         .mul_f64(rand::random_range(0.5..1.0))
-}
-
-/// A status for the operator, without the metadata.
-fn said(status: &Status) -> String {
-    let cause = crate::replica::connection::chain_of(status);
-    format!("{}: {cause}", status.code().description())
 }

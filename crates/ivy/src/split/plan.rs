@@ -99,12 +99,17 @@ impl Plan {
             // It may be slow: a small piece tells.
             min
         };
-        Some((index, self.cut(tokens)))
+        Some((index, self.cut(tokens, self.most(chosen))))
     }
 
-    /// The whole request, or as much of it as one message holds.
-    pub(crate) fn cut_all(&mut self) -> Range<usize> {
-        self.cut(self.remaining_tokens)
+    /// The whole request, or as much of it as one message and the queue of `candidate` hold.
+    pub(crate) fn cut_all(&mut self, candidate: &Candidate) -> Range<usize> {
+        self.cut(self.remaining_tokens, self.most(candidate))
+    }
+
+    /// Tokens of a chunk at the most: as many chunks as may be there fit its queue.
+    fn most(&self, candidate: &Candidate) -> u64 {
+        candidate.max_queued_tokens / self.config.chunks_in_flight as u64
     }
 
     #[expect(
@@ -127,8 +132,8 @@ impl Plan {
         }
     }
 
-    /// Takes items until they have `tokens` tokens; at least one.
-    fn cut(&mut self, tokens: u64) -> Range<usize> {
+    /// Takes items until they have `tokens` tokens, and no more than `most`; at least one.
+    fn cut(&mut self, tokens: u64, most: u64) -> Range<usize> {
         let start = self.next;
         let rest = &self.weights[start..];
         if !self.divisible {
@@ -138,7 +143,8 @@ impl Plan {
         }
         let (mut taken, mut taken_tokens, mut bytes) = (0, 0, 0);
         for weight in rest.iter().take(self.max_items) {
-            if taken > 0 && (taken_tokens >= tokens || bytes + weight.bytes > self.max_bytes) {
+            let full = taken_tokens + weight.tokens > most || bytes + weight.bytes > self.max_bytes;
+            if taken > 0 && (taken_tokens >= tokens || full) {
                 break;
             }
             taken += 1;

@@ -1,25 +1,29 @@
 //! One request from the first chunk out to the last answer in. Dropping it drops its calls.
+//!
+//! What goes out is in `run/hand_out.rs`, what comes in in `run/settle.rs`, second calls for late
+//! chunks in `run/hedging.rs`.
+
+mod hand_out;
+mod hedging;
+mod settle;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use futures_util::future::{BoxFuture, abortable};
+use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use metrics::{counter, histogram};
-use rand::seq::SliceRandom as _;
+use metrics::histogram;
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::Status;
 
-use super::chunk::{Chunk, InFlight};
+use super::chunk::Chunk;
 use super::plan::Plan;
-use super::{Part, Split, path};
-use crate::balancer::{Candidate, candidates, pick};
-use crate::fleet::metrics::{CHUNK_TOKENS, HEDGES, REQUEST_CHUNKS, RETRIES, RETRIES_REFUSED};
-use crate::fleet::registry::{Group, Identity, Registry, unavailable};
-use crate::replica::connection::{chain_of, until};
-use crate::replica::{Phase, Replica, Ticket};
-use crate::retry::{Failure, RetryBudget};
+use super::{Part, Split, room};
+use crate::fleet::metrics::REQUEST_CHUNKS;
+use crate::fleet::registry::{Group, Registry};
+use crate::replica::Ticket;
+use crate::retry::RetryBudget;
 
 /// What requests share beside the replicas.
 #[derive(Debug)]
@@ -81,8 +85,14 @@ impl<'a, R: Split> Run<'a, R> {
         let group = registry.group(model)?;
         let limits = group.model.limits();
         let max_tokens = limits.max_sequence_tokens as usize;
+        let weights = request.weights(max_tokens);
+        room::check(
+            R::ITEMS,
+            &weights,
+            &registry.max_queued_tokens(&group.model),
+        )?;
         let plan = Plan::new(
-            request.weights(max_tokens),
+            weights,
             request.is_divisible(),
             registry.config.split,
             limits,
@@ -145,276 +155,5 @@ impl<'a, R: Split> Run<'a, R> {
 
     fn is_done(&self) -> bool {
         !self.has_unsent() && self.chunks.iter().all(|chunk| chunk.answer.is_some())
-    }
-
-    /// Sends all that should be on its way now.
-    fn hand_out(&mut self) -> Result<(), Status> {
-        if !self.has_unsent() {
-            return Ok(());
-        }
-        self.regroup()?;
-        let now = Instant::now();
-        for _ in 0..self.again.len() {
-            let Some(index) = self.again.pop_front() else {
-                break;
-            };
-            let chunk = &self.chunks[index];
-            let mut candidates = candidates(&self.group.replicas, now);
-            let untried = |candidate: &Candidate| !chunk.was_tried_at(&candidate.replica);
-            if candidates.iter().any(untried) {
-                candidates.retain(untried);
-            }
-            let sent = match pick(&candidates, chunk.tokens) {
-                Some(candidate) => self.send(index, candidate, false),
-                None => false,
-            };
-            if !sent {
-                self.again.push_back(index);
-            }
-        }
-        while !self.plan.is_empty() {
-            let mut candidates = candidates(&self.group.replicas, now);
-            let cut = if self.plan.is_small() {
-                let tokens = self.plan.total_tokens();
-                pick(&candidates, tokens).map(|candidate| (candidate, self.plan.cut_all()))
-            } else {
-                // Where several are equally good, gateways do not all begin with the same.
-                candidates.shuffle(&mut rand::rng());
-                let in_flight = self.registry.config.split.chunks_in_flight;
-                let chunks = &self.chunks;
-                let free = |candidate: &Candidate| {
-                    let here = |chunk: &&Chunk<_>| chunk.is_at(&candidate.replica);
-                    chunks.iter().filter(here).count() < in_flight
-                };
-                let next = self.plan.next(&candidates, free);
-                next.map(|(index, items)| (&candidates[index], items))
-            };
-            let Some((candidate, items)) = cut else {
-                break;
-            };
-            let tokens = self.plan.tokens(&items);
-            histogram!(CHUNK_TOKENS).record(tokens as f64);
-            self.budgets.retries.deposit();
-            if let Some(hedges) = &self.budgets.hedges {
-                hedges.deposit();
-            }
-            self.chunks.push(Chunk::new(items, tokens));
-            let index = self.chunks.len() - 1;
-            if !self.send(index, candidate, false) {
-                self.again.push_back(index);
-            }
-        }
-        Ok(())
-    }
-
-    /// Sees who serves the model now.
-    fn regroup(&mut self) -> Result<(), Status> {
-        let model = &self.group.model;
-        let Ok(group) = self.registry.group(model.name()) else {
-            return Ok(());
-        };
-        if !Arc::ptr_eq(&group.model, model) && !Identity::same(&group.model, model) {
-            let name = model.name();
-            let message = format!("the replicas of {name} have changed to another version of it");
-            return Err(unavailable(message));
-        }
-        self.group = group;
-        Ok(())
-    }
-
-    /// Sends a chunk; `false` when the replica has gone out of use since it was chosen.
-    fn send(&mut self, index: usize, candidate: &Candidate, is_hedge: bool) -> bool {
-        let chunk = &mut self.chunks[index];
-        let bulk = 2 * chunk.tokens >= self.registry.config.split.min_chunk_tokens;
-        let Some(ticket) = candidate.replica.begin(chunk.tokens, bulk) else {
-            return false;
-        };
-        let part = self
-            .request
-            .part(chunk.items.clone(), self.group.model.name());
-        let call = R::send(ticket.connection(), until(part, self.deadline));
-        let (call, abort) = abortable(async move {
-            let result = call.await;
-            (ticket, result)
-        });
-        self.calls
-            .push(Box::pin(async move { (index, call.await.ok()) }));
-        chunk.attempts += 1;
-        let seconds = candidate.completion(chunk.tokens);
-        let expected = Duration::try_from_secs_f64(seconds).ok();
-        chunk.calls.push(InFlight {
-            replica: Arc::clone(&candidate.replica),
-            abort,
-            sent: Instant::now(),
-            expected: expected.filter(|_| candidate.known),
-            is_hedge,
-        });
-        true
-    }
-
-    fn settle(
-        &mut self,
-        index: usize,
-        ticket: Ticket,
-        result: Result<R::Answer, Status>,
-    ) -> Result<(), Status> {
-        let replica = Arc::clone(ticket.replica());
-        let call = self.chunks[index].ended(&replica);
-        let (status, failure) = match result {
-            Ok(answer) => {
-                let report = R::report(&answer);
-                let expected = &self.group.model.info.fingerprint;
-                if report.fingerprint.is_empty() || report.fingerprint == expected {
-                    let draining = report.load.is_some_and(|load| load.draining);
-                    ticket.succeed(report.load, report.timings);
-                    if draining {
-                        let status = Status::unavailable("it says that it is draining");
-                        let registry = self.registry;
-                        registry.take_down(&replica, Phase::Draining, "draining", &status);
-                    }
-                    self.keep(index, answer, call.is_some_and(|call| call.is_hedge));
-                    return Ok(());
-                }
-                drop(ticket);
-                self.registry.note_other_model(&replica);
-                let message = "the replica answered with another model than before";
-                (unavailable(message), Failure::NotServing)
-            }
-            Err(status) => {
-                let failure = self.registry.note_failure(ticket, &status);
-                (status, failure)
-            }
-        };
-        let chunk = &mut self.chunks[index];
-        if chunk.answer.is_some() || !chunk.calls.is_empty() {
-            // The other of two calls answers.
-            return Ok(());
-        }
-        chunk.tried.push(Arc::clone(&replica));
-        let reason = match failure {
-            Failure::Request | Failure::Step => {
-                return Err(path::shift_status(status, R::ITEMS, chunk.items.start));
-            }
-            Failure::Full => {
-                if chunk.refused || !self.has_untried(index) {
-                    return Err(status);
-                }
-                self.chunks[index].refused = true;
-                "full"
-            }
-            Failure::NotServing => "not_serving",
-            Failure::Connection => "connection",
-        };
-        let attempts_left = self.chunks[index].attempts < self.registry.config.max_attempts;
-        if attempts_left && self.budgets.retries.withdraw() {
-            counter!(RETRIES, "reason" => reason).increment(1);
-            self.again.push_back(index);
-            return Ok(());
-        }
-        if attempts_left {
-            counter!(RETRIES_REFUSED).increment(1);
-        }
-        Err(match failure {
-            Failure::Full => status,
-            _ => unavailable(format!(
-                "replica {}: {}",
-                replica.label(),
-                chain_of(&status)
-            )),
-        })
-    }
-
-    /// The first answer counts; a second call for the same is taken back.
-    fn keep(&mut self, index: usize, answer: R::Answer, from_hedge: bool) {
-        let chunk = &mut self.chunks[index];
-        if chunk.answer.is_some() {
-            return;
-        }
-        chunk.answer = Some(answer);
-        for call in chunk.calls.drain(..) {
-            call.abort.abort();
-        }
-        if chunk.hedged {
-            let outcome = if from_hedge { "won" } else { "lost" };
-            counter!(HEDGES, "outcome" => outcome).increment(1);
-        }
-    }
-
-    fn has_untried(&self, index: usize) -> bool {
-        let chunk = &self.chunks[index];
-        let now = Instant::now();
-        let mut replicas = self.group.replicas.iter();
-        replicas.any(|replica| !chunk.was_tried_at(replica) && replica.standing(now).is_some())
-    }
-
-    /// When the next late chunk gets a second call.
-    fn next_hedge(&self) -> Option<Instant> {
-        let hedge = self.registry.config.hedge?;
-        if self.has_unsent() {
-            return None;
-        }
-        let due = |chunk: &Chunk<R::Answer>| match &*chunk.calls {
-            [call] if !chunk.hedged => call.sent.checked_add(hedge.delay(call.expected?)),
-            _ => None,
-        };
-        self.chunks.iter().filter_map(due).min()
-    }
-
-    /// Makes the second calls that are due.
-    fn hedge(&mut self) {
-        let (Some(config), Some(budget)) = (self.registry.config.hedge, &self.budgets.hedges)
-        else {
-            return;
-        };
-        let now = Instant::now();
-        for index in 0..self.chunks.len() {
-            let chunk = &self.chunks[index];
-            let [call] = &*chunk.calls else { continue };
-            let Some(expected) = call.expected.filter(|_| !chunk.hedged) else {
-                continue;
-            };
-            if now.saturating_duration_since(call.sent) < config.delay(expected) {
-                continue;
-            }
-            let others = |replica: &&Arc<Replica>| !Arc::ptr_eq(replica, &call.replica);
-            let candidates = candidates(self.group.replicas.iter().filter(others), now);
-            let picked = pick(&candidates, chunk.tokens).filter(|_| budget.withdraw());
-            let sent = picked.is_some_and(|candidate| self.send(index, candidate, true));
-            let chunk = &mut self.chunks[index];
-            chunk.hedged = sent;
-            if !sent {
-                // No second chance: looking again and again costs more than it gives.
-                for call in &mut chunk.calls {
-                    call.expected = None;
-                }
-            }
-        }
-    }
-
-    /// Nothing is on its way and nobody takes what is left.
-    async fn wait_for_replica(&mut self) -> Result<(), Status> {
-        let name = self.group.model.name();
-        if self.group.replicas.iter().any(|replica| replica.is_up()) {
-            let limit = self.registry.config.max_calls_per_replica;
-            let message = format!(
-                "every replica of {name} has as many calls as it may: limit max_calls_per_replica={limit}"
-            );
-            let mut status = Status::resource_exhausted(message);
-            let retry_after_ms = 100_u32.into();
-            status
-                .metadata_mut()
-                .insert("retry-after-ms", retry_after_ms);
-            return Err(status);
-        }
-        let gone = || unavailable(format!("no replica of {name} is in use"));
-        let since = self.group.empty_since.unwrap_or_else(Instant::now);
-        let until = since + self.registry.config.wait_for_replica;
-        if Instant::now() >= until {
-            return Err(gone());
-        }
-        match timeout_at(until, self.changed.changed()).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(gone()),
-        }
     }
 }

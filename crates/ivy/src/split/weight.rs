@@ -14,6 +14,8 @@ const WIRE_BYTES: usize = 24;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
     pub(crate) tokens: u64,
+    /// Tokens that it has for certain: `tokens` of what is text still is a guess.
+    pub(crate) certain_tokens: u64,
     pub(crate) bytes: u64,
 }
 
@@ -21,10 +23,10 @@ impl Weight {
     /// Of an item that is read after `before` tokens of a query, at most `max_tokens` long.
     pub(crate) fn of(item: &Input, before: usize, max_tokens: usize) -> Self {
         let tokens = own_tokens(item);
-        let tokens = if item.form == i32::from(TokenIdsForm::Sequence) {
-            tokens
+        let (tokens, certain_tokens) = if item.form == i32::from(TokenIdsForm::Sequence) {
+            (tokens, tokens)
         } else {
-            (tokens + before + SPECIAL_TOKENS).min(max_tokens.max(1))
+            ((tokens + before + SPECIAL_TOKENS).min(max_tokens.max(1)), 1)
         };
         let bytes = match &item.content {
             None => 0,
@@ -33,6 +35,7 @@ impl Weight {
         };
         Self {
             tokens: tokens.max(1) as u64,
+            certain_tokens: certain_tokens as u64,
             bytes: (bytes + WIRE_BYTES) as u64,
         }
     }
@@ -72,5 +75,8 @@ mod tests {
         };
         assert_eq!(tokens(&text), 14);
         assert_eq!(Weight::of(&text, 10, 512).bytes, 6 + 24);
+        let certain = |item: &Input| Weight::of(item, 10, 512).certain_tokens;
+        assert_eq!(certain(&ids(100, TokenIdsForm::Sequence)), 100);
+        assert_eq!(certain(&text), 1);
     }
 }

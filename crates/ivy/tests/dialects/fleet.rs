@@ -3,17 +3,21 @@
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
+use ivy::GatewayConfig;
 use ivy::backend::{Backend, ReplicaLoad};
 use ivy::model::Model;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tonic::Status;
+use tulip::config::ServerConfig;
+use tulip::engine::Task;
+use tulip::fake_engine::FakeEngine;
 use tulip_proto::v1::{
     EmbedRequest, EmbedResponse, Input, ScoreRequest, ScoreResponse, TokenIdsForm, TokenizeRequest,
     TokenizeResponse, input,
 };
 
-use crate::support::{Answer, TestGateway, classifier, embedder, reranker};
+use crate::support::{Answer, TestGateway, classifier, embedder, info, reranker};
 
 /// What a client sees, without the times.
 fn seen(answer: &Answer) -> (u16, Value, [String; 5]) {
@@ -230,4 +234,21 @@ async fn replicas_get_whole_sequences() {
         second_segment_start: 3,
     };
     assert_eq!(*spy.documents.lock().unwrap(), [sequence(6), sequence(7)]);
+}
+
+#[tokio::test]
+async fn what_no_queue_can_hold_is_refused_by_its_tokens() {
+    let mut config = ServerConfig::default();
+    config.scheduler.max_queued_tokens = 39;
+    let engine = FakeEngine::new(info(Task::Score, 1));
+    let gateway = TestGateway::with(engine, config, GatewayConfig::default());
+    let gateway = gateway.over_the_network().await;
+    // [CLS] w1 [SEP] w2 [SEP], eight times.
+    let body =
+        json!({"query": "w1", "documents": ["w2", "w2", "w2", "w2", "w2", "w2", "w2", "w2"]});
+    let answer = gateway.post("/v2/rerank", body).await;
+    let message = "invalid request: request: has 40 tokens, limit max_queued_tokens=39";
+    assert_eq!(answer.json(400), json!({"id": "r1", "message": message}));
+    let body = json!({"query": "w1", "documents": ["w2", "w2", "w2", "w2", "w2", "w2", "w2"]});
+    gateway.post("/v2/rerank", body).await.json(200);
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod command;
+mod device;
 mod failures;
 mod sharing;
 mod support;

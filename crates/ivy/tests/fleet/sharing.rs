@@ -1,9 +1,10 @@
 //! 1,000 documents over two and four replicas: all work, each as fast as it can.
 //!
-//! Other processes take their part of the time here, so the strict limit is on the replicas' own
-//! clocks: how long the one that got most was busy with what it got. On the wall only waiting for
-//! each other is found, with a limit that no even split could meet (2.5 and 2.7 times the ideal).
-//! The 99th percentile within 15 % is in the tests of the crate, under a simulated clock.
+//! Other processes take their part of the time here, so limits are in parts of the ideal: the time
+//! that the replicas would need if all of them worked to the end, each as fast as it was in this
+//! request by its own clock. No even split comes near them (2.5 and 2.7 times the ideal), nor do
+//! replicas that wait for each other (2 and 4 times). The 99th percentile within 15 % of the wall
+//! is in the tests of the crate, under a simulated clock.
 
 use std::time::{Duration, Instant};
 
@@ -21,12 +22,17 @@ struct Measured {
     busy: f64,
     /// Median of the time that a request took, in parts of the ideal.
     elapsed: f64,
-    /// Tokens that each replica computed, in parts of its share.
-    done: Vec<f64>,
+    /// Mean time that each replica was busy, in parts of the ideal.
+    shares: Vec<f64>,
 }
 
 const LEARNING: usize = 5;
 const MEASURED: usize = 20;
+
+/// Tokens and busy time of a replica so far.
+fn account(replica: &Replica) -> (usize, Duration) {
+    (replica.tokens(), replica.busy())
+}
 
 async fn measure(token_us: &[u64]) -> Measured {
     let replica = |us: &u64| Replica::start(Duration::from_micros(*us));
@@ -41,12 +47,10 @@ async fn measure(token_us: &[u64]) -> Measured {
     .await;
     let request = request(DOCUMENTS, TOKENS);
     let expected = expected(&request);
-    let rates: Vec<f64> = token_us.iter().map(|us| 1e6 / *us as f64).collect();
-    let ideal = f64::from(DOCUMENTS * TOKENS) / rates.iter().sum::<f64>();
     let (mut busy, mut elapsed) = (Vec::new(), Vec::new());
-    let mut done = vec![0.0; replicas.len()];
+    let mut shares = vec![0.0; replicas.len()];
     for number in 0..LEARNING + MEASURED {
-        let before: Vec<usize> = replicas.iter().map(Replica::tokens).collect();
+        let before: Vec<_> = replicas.iter().map(account).collect();
         let started = Instant::now();
         let answer = fleet.score(request.clone(), late()).await.unwrap();
         let took = started.elapsed().as_secs_f64();
@@ -54,20 +58,25 @@ async fn measure(token_us: &[u64]) -> Measured {
         if number < LEARNING {
             continue;
         }
-        elapsed.push(took / ideal);
-        let mut longest: f64 = 0.0;
-        for (index, (replica, before)) in replicas.iter().zip(before).enumerate() {
-            // With an even split every replica is busy for as long as the ideal.
-            let share = (replica.tokens() - before) as f64 / rates[index] / ideal;
-            longest = longest.max(share);
-            done[index] += share / MEASURED as f64;
+        let mut rates = 0.0;
+        let mut seconds = Vec::new();
+        for (replica, (tokens_before, busy_before)) in replicas.iter().zip(before) {
+            let (tokens, busy) = account(replica);
+            assert!(tokens > tokens_before, "a replica got nothing");
+            seconds.push((busy - busy_before).as_secs_f64());
+            rates += (tokens - tokens_before) as f64 / (busy - busy_before).as_secs_f64();
         }
-        busy.push(longest);
+        let ideal = f64::from(DOCUMENTS * TOKENS) / rates;
+        for (share, seconds) in shares.iter_mut().zip(&seconds) {
+            *share += seconds / ideal / MEASURED as f64;
+        }
+        busy.push(seconds.into_iter().fold(0.0, f64::max) / ideal);
+        elapsed.push(took / ideal);
     }
     Measured {
         busy: median(busy),
         elapsed: median(elapsed),
-        done,
+        shares,
     }
 }
 
@@ -80,15 +89,15 @@ async fn check(token_us: &[u64]) {
     let Measured {
         busy,
         elapsed,
-        done,
+        shares,
     } = measure(token_us).await;
     assert!(
         busy <= 1.15,
-        "busy for {busy} of the ideal, shares {done:?}"
+        "busy for {busy} of the ideal, shares {shares:?}"
     );
-    assert!(elapsed <= 1.6, "took {elapsed} of the ideal");
-    let even = done.iter().all(|share| (0.6..=1.4).contains(share));
-    assert!(even, "shares {done:?}");
+    assert!(elapsed <= 1.4, "took {elapsed} of the ideal");
+    let even = shares.iter().all(|share| (0.6..=1.4).contains(share));
+    assert!(even, "shares {shares:?}");
 }
 
 #[tokio::test]

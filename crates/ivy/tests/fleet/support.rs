@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use ivy::backend::ReplicaState;
 use ivy::{Backend as _, Fleet, FleetConfig};
+use tokio::net::TcpSocket;
 use tulip::config::ServerConfig;
 use tulip::dispatch::{Dispatch, RunEnd};
-use tulip::engine::{Engine as _, ModelInfo, Task};
-use tulip::fake_engine::{FakeEngine, FakeLatency, StepLog};
+use tulip::engine::{ModelInfo, Task};
+use tulip::fake_engine::FakeEngine;
 use tulip::server::Server;
 use tulip_proto::v1::{Input, ScoreRequest, TokenIdsForm, input};
+
+use crate::device::{Device, Work};
 
 const TOKENIZER: &[u8] = include_bytes!("../../../tulip/tests/fixtures/words.tokenizer.json");
 
@@ -22,12 +25,29 @@ pub(crate) fn info() -> ModelInfo {
     }
 }
 
+/// A port that nobody else is given, for replicas that come and go.
+pub(crate) struct Place(TcpSocket);
+
+impl Place {
+    pub(crate) fn reserve() -> Self {
+        // Bound, but not listening: who asks for just this port gets it all the same.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        Self(socket)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+}
+
 /// One replica. Dropping it closes its connections at once, as the end of a process does.
 pub(crate) struct Replica {
     server: Server,
     dispatch: Dispatch,
     engine: Option<JoinHandle<RunEnd>>,
-    log: StepLog,
+    work: Work,
 }
 
 impl Replica {
@@ -48,23 +68,16 @@ impl Replica {
         config.scheduler.max_batch_cost = 256;
         let dispatch = Dispatch::new(config.scheduler.clone());
         let server = Server::bind(config).unwrap();
-        let log = StepLog::default();
-        let latency = FakeLatency {
-            step: Duration::ZERO,
-            token,
-        };
-        let mut engine = FakeEngine::new(info())
-            .with_latency(latency)
-            .with_log(log.clone());
-        let info = engine.info().clone();
+        let work = Work::default();
+        let mut device = Device::new(info(), token, work.clone());
         let running = dispatch.clone();
-        let engine = Some(std::thread::spawn(move || running.run(&mut engine)));
-        server.set_model(info, dispatch.clone()).unwrap();
+        let engine = Some(std::thread::spawn(move || running.run(&mut device)));
+        server.set_model(info(), dispatch.clone()).unwrap();
         Self {
             server,
             dispatch,
             engine,
-            log,
+            work,
         }
     }
 
@@ -72,9 +85,14 @@ impl Replica {
         self.server.local_addr()
     }
 
-    /// Tokens that it computed so far.
+    /// Tokens that it began to compute so far.
     pub(crate) fn tokens(&self) -> usize {
-        self.log.lock().iter().flatten().sum()
+        self.work.started_tokens()
+    }
+
+    /// How long it computed so far, by its own clock.
+    pub(crate) fn busy(&self) -> Duration {
+        self.work.busy()
     }
 
     /// Stops as on SIGTERM: refuses new calls, finishes those it has.

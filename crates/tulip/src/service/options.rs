@@ -149,6 +149,7 @@ mod tests {
             max_tokens: 100,
             max_query_tokens: Some(20),
             max_document_tokens: None,
+            max_request_tokens: None,
         };
         assert_eq!(options, expected);
     }

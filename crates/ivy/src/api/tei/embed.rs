@@ -99,7 +99,7 @@ async fn run(call: &Call, kind: OutputKind) -> Result<(Embedded, usize)> {
             others: &[("normalization", "normalize")],
         },
     };
-    Ok((call.gateway.embed(job, call.deadline()?).await?, items))
+    Ok((call.embed(job).await?, items))
 }
 
 async fn dense(call: &Call) -> Result<Reply> {

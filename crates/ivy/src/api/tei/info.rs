@@ -106,8 +106,8 @@ fn answer(call: &Call) -> Result<Reply> {
     responses((status = 200, description = "They can"), (status = 503, description = "Not now"))
 )]
 pub(crate) async fn health(call: Call) -> Response {
-    match call.gateway.model("") {
-        Ok(_) => StatusCode::OK.into_response(),
+    match call.gateway.check_serving() {
+        Ok(()) => StatusCode::OK.into_response(),
         Err(error) => call.respond(Family::Tei, Err(error)),
     }
 }

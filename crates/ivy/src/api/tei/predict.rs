@@ -166,7 +166,7 @@ async fn answer(call: &Call) -> Result<Reply> {
     };
     let singles = read_alone(call, &model, &sequences, &template).await?;
     let jobs = jobs(&model, sequences, singles, &template);
-    let scored = call.gateway.score_each(jobs, call.deadline()?).await?;
+    let scored = call.score_each(jobs).await?;
     let predictions: Vec<Vec<Prediction>> = if several {
         let rows = scored.label_scores.chunks(model.info.labels.len());
         rows.map(|row| labelled(&model, row)).collect()

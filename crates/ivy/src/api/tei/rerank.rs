@@ -13,7 +13,7 @@ use crate::api::meta::TokenUsage;
 use crate::api::options;
 use crate::api::vllm::{Limits, truncation as vllm_truncation};
 use crate::error::{Error, Result};
-use crate::job::{Names, ScoreJob, Scored};
+use crate::job::{Names, ScoreJob};
 
 /// The union of TEI's request and vLLM's.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -135,9 +135,7 @@ async fn answer_tei(call: &Call, body: RerankBody, texts: Option<Vec<String>>) -
         Vec::new()
     };
     let job = ScoreJob {
-        model: call
-            .gateway
-            .model(body.model.as_deref().unwrap_or_default())?,
+        model: call.model(body.model.as_deref())?,
         request: ScoreRequest {
             query: Some(text(body.query)),
             documents: texts.into_iter().map(text).collect(),
@@ -149,24 +147,17 @@ async fn answer_tei(call: &Call, body: RerankBody, texts: Option<Vec<String>>) -
         },
         names: Names::list("texts"),
     };
-    let Scored {
-        scores,
-        ranking,
-        report,
-        ..
-    } = call.gateway.score(job, call.deadline()?).await?;
-    let ranks = ranking.into_iter().map(|index| Rank {
+    let scored = call.score(job).await?;
+    let ranks = scored.ranked().map(|(index, score)| Rank {
         index,
         text: returned.get_mut(index as usize).map(std::mem::take),
-        score: scores[index as usize],
+        score,
     });
-    Reply::with_report(&ranks.collect::<Vec<_>>(), report)
+    Reply::with_report(&ranks.collect::<Vec<_>>(), scored.report)
 }
 
 async fn answer_vllm(call: &Call, body: RerankBody, documents: Vec<String>) -> Result<Reply> {
-    let model = call
-        .gateway
-        .model(body.model.as_deref().unwrap_or_default())?;
+    let model = call.model(body.model.as_deref())?;
     let truncation = vllm_truncation(&Limits {
         truncate_prompt_tokens: body.truncate_prompt_tokens,
         truncation_side: body.truncation_side.as_deref(),
@@ -188,25 +179,20 @@ async fn answer_vllm(call: &Call, body: RerankBody, documents: Vec<String>) -> R
         },
         names: Names::list("documents"),
     };
-    let Scored {
-        scores,
-        ranking,
-        report,
-        ..
-    } = call.gateway.score(job, call.deadline()?).await?;
+    let scored = call.score(job).await?;
     let mut documents = documents;
-    let results = ranking.into_iter().map(|index| VllmRank {
+    let results = scored.ranked().map(|(index, score)| VllmRank {
         index,
         document: VllmDocument {
             text: std::mem::take(&mut documents[index as usize]),
         },
-        relevance_score: scores[index as usize],
+        relevance_score: score,
     });
     let response = VllmRerank {
         id: format!("rerank-{}", call.arrival.request_id),
         model: model.name(),
-        usage: TokenUsage::of(&report),
+        usage: TokenUsage::of(&scored.report),
         results: results.collect(),
     };
-    Reply::with_report(&response, report)
+    Reply::with_report(&response, scored.report)
 }

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use serde::Deserialize;
-use tulip_proto::v1::EmbedRequest;
+use tulip_proto::v1::{EmbedRequest, OutputKind};
 use utoipa::ToSchema;
 
 use super::embed::float_rows;
@@ -68,11 +68,12 @@ async fn answer(call: &Call) -> Result<Reply> {
             prompt_name: parameters.prompt_name.unwrap_or_default(),
             truncation: Some(super::truncation(call, parameters.truncate, direction)?),
             priority: options::priority(&call.headers, None)?.into(),
+            outputs: vec![OutputKind::Dense.into()],
             ..EmbedRequest::default()
         },
         names: Names::list("inputs"),
     };
-    let embedded = call.gateway.embed(job, call.deadline()?).await?;
+    let embedded = call.embed(job).await?;
     let vectors = float_rows(&embedded.dense, count);
     let Some((source, others)) = vectors.split_first() else {
         return Err(Error::Internal("no vectors came back".into()));

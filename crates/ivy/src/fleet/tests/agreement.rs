@@ -7,7 +7,10 @@ use tonic::Code;
 use tulip_proto::v1::ScoreRequest;
 
 use crate::backend::{Backend as _, ReplicaState};
-use crate::fleet::simulation::{Host, fleet, late, model, score_request, until_ready};
+use crate::fleet::Fleet;
+use crate::fleet::simulation::{
+    Host, fleet, late, model, other_tokenizer, score_request, until_ready,
+};
 
 fn named(name: &str) -> ScoreRequest {
     ScoreRequest {
@@ -38,6 +41,44 @@ async fn a_replica_that_disagrees_gets_no_work() {
     assert_eq!(idle.unwrap().0.items(), 0);
 }
 
+/// Three replicas of which the one that answers first contradicts the two that come later.
+async fn odd_one_first() -> ([Host; 3], Fleet) {
+    let hosts = [Host::new(1e6), Host::new(1e6), Host::new(1e6)];
+    hosts[0].0.lock().model = model("model", "another");
+    hosts[1].kill();
+    hosts[2].kill();
+    let fleet = fleet(&hosts, |_| {});
+    until_ready(&fleet, 1).await;
+    (hosts, fleet)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_to_answer_does_not_decide() {
+    let (hosts, fleet) = odd_one_first().await;
+    hosts[1].revive();
+    hosts[2].revive();
+    until_ready(&fleet, 2).await;
+    assert_eq!(fleet.load()[0].state, ReplicaState::Refused);
+    assert_eq!(fleet.model("").unwrap().info.fingerprint, "one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_used_a_version_stays() {
+    let (hosts, fleet) = odd_one_first().await;
+    fleet.score(score_request(2, 8), late()).await.unwrap();
+    hosts[1].revive();
+    hosts[2].revive();
+    sleep(Duration::from_secs(6)).await;
+    let states: Vec<ReplicaState> = fleet.load().iter().map(|replica| replica.state).collect();
+    let expected = [
+        ReplicaState::Ready,
+        ReplicaState::Refused,
+        ReplicaState::Refused,
+    ];
+    assert_eq!(states, expected);
+    assert_eq!(fleet.model("").unwrap().info.fingerprint, "another");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_tokenizer_has_to_agree_as_well() {
     let hosts = [Host::new(1e6), Host::new(1e6)];
@@ -48,6 +89,33 @@ async fn the_tokenizer_has_to_agree_as_well() {
     // Its bytes are not what it says: it cannot be used at all.
     assert_eq!(fleet.load()[0].state, ReplicaState::Ready);
     assert_eq!(fleet.load()[1].state, ReplicaState::Connecting);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_the_same_fingerprint_another_tokenizer_is_refused_too() {
+    let hosts = [Host::new(1e6), Host::new(1e6)];
+    let fleet = fleet(&hosts, |_| {});
+    until_ready(&fleet, 2).await;
+    // Other bytes that are good in themselves, after a restart.
+    hosts[1].kill();
+    sleep(Duration::from_secs(6)).await;
+    hosts[1].0.lock().model.tokenizer = Some(other_tokenizer());
+    hosts[1].revive();
+    sleep(Duration::from_secs(2)).await;
+    let states = || -> Vec<ReplicaState> { fleet.load().iter().map(|load| load.state).collect() };
+    assert_eq!(states(), [ReplicaState::Ready, ReplicaState::Refused]);
+    let before = hosts[1].items();
+    for _ in 0..50 {
+        fleet.score(score_request(2, 8), late()).await.unwrap();
+    }
+    assert_eq!(hosts[1].items(), before);
+    // It is the only one left: now its tokenizer counts.
+    hosts[0].kill();
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(states(), [ReplicaState::Ejected, ReplicaState::Ready]);
+    let model = fleet.model("").unwrap();
+    let sha256 = &model.info.tokenizer.as_ref().unwrap().sha256;
+    assert_eq!(*sha256, other_tokenizer().sha256);
 }
 
 #[tokio::test(start_paused = true)]

@@ -52,6 +52,59 @@ async fn chunks_fit_what_a_replica_accepts() {
     }
 }
 
+fn with_queues(max_queued_tokens: &[u64]) -> Vec<Host> {
+    let host = |&max_queued_tokens: &u64| {
+        let host = Host::new(1e6);
+        let mut state = host.0.lock();
+        state.model.limits.as_mut().unwrap().max_queued_tokens = max_queued_tokens;
+        drop(state);
+        host
+    };
+    max_queued_tokens.iter().map(host).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn chunks_fit_the_queue_of_their_replica() {
+    for queues in [&[30_000_u64][..], &[30_000, 30_000]] {
+        let hosts = with_queues(queues);
+        let fleet = fleet(&hosts, |_| {});
+        until_ready(&fleet, queues.len()).await;
+        // Nothing else is there: never more than one request's chunks wait.
+        for tokens in [30, 29, 1] {
+            let answer = fleet.score(score_request(1000, tokens), late()).await;
+            assert_eq!(answer.unwrap().scores.len(), 1000);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_queue_can_hold_is_refused_before_it_is_sent() {
+    let hosts = with_queues(&[10_000, 10_000]);
+    let fleet = fleet(&hosts, |_| {});
+    until_ready(&fleet, 2).await;
+    let refused = async |documents, tokens| {
+        let refused = fleet.score(score_request(documents, tokens), late()).await;
+        let status = refused.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        status.message().to_owned()
+    };
+    assert_eq!(
+        refused(1000, 21).await,
+        "request: has 21000 tokens, limit max_queued_tokens=20000 of 2 replicas together"
+    );
+    assert_eq!(
+        refused(2, 10_001).await,
+        "documents[0]: has 10001 tokens, limit max_queued_tokens=10000"
+    );
+    // A replica that is away for a moment will be back: its queue counts.
+    hosts[0].kill();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    until_ready(&fleet, 1).await;
+    let answer = fleet.score(score_request(1000, 15), late()).await.unwrap();
+    assert_eq!(answer.scores.len(), 1000);
+    assert!(hosts[0].0.lock().calls.is_empty(), "it was sent something");
+}
+
 #[tokio::test(start_paused = true)]
 async fn dropping_the_fleet_closes_its_connections() {
     let host = Host::new(1e6);

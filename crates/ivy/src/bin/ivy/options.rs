@@ -1,22 +1,19 @@
-//! The gateway alone, in front of remote replicas.
+//! Options of the command, and the configurations that they fill.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use ivy::{
-    Fleet, FleetConfig, GatewayConfig, HedgeConfig, ReplicaName, ReplicaTls, Server, TlsConfig,
-};
+use ivy::{FleetConfig, GatewayConfig, HedgeConfig, ReplicaName, ReplicaTls, TlsConfig};
 use rose_telemetry::LogFormat;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::Failure;
 
 /// HTTP gateway for reranking and embedding, in front of Tulip replicas.
 #[derive(Debug, Parser)]
 #[command(name = "ivy", version, about)]
-struct Options {
+pub(crate) struct Options {
     /// A replica, or a name that stands for several; repeatable.
     #[arg(
         long = "replica",
@@ -30,8 +27,9 @@ struct Options {
     #[arg(
         long,
         env = "IVY_HTTP_ADDRESS",
-        value_name = "ADDRESS:PORT",
-        default_value = "127.0.0.1:8080"
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:8080",
+        value_parser = listening_address
     )]
     http_address: SocketAddr,
     /// A key of which requests must carry one; repeatable.
@@ -92,9 +90,11 @@ struct Options {
         long,
         env = "IVY_REQUEST_TIMEOUT",
         value_name = "SECONDS",
-        default_value_t = 60.0
+        default_value = "60",
+        value_parser = seconds,
+        allow_negative_numbers = true
     )]
-    request_timeout: f64,
+    request_timeout: Duration,
     /// Refuse over-long inputs where TEI's and OpenAI's requests do not say what to do.
     #[arg(long, env = "IVY_NO_AUTO_TRUNCATE")]
     no_auto_truncate: bool,
@@ -112,9 +112,11 @@ struct Options {
         long,
         env = "IVY_DRAIN_TIMEOUT",
         value_name = "SECONDS",
-        default_value_t = 30.0
+        default_value = "30",
+        value_parser = seconds,
+        allow_negative_numbers = true
     )]
-    drain_timeout: f64,
+    drain_timeout: Duration,
     /// error, warn, info, debug, trace, or a filter such as ivy=debug,info.
     #[arg(
         long,
@@ -122,7 +124,7 @@ struct Options {
         value_name = "LEVEL",
         default_value = "info"
     )]
-    log_level: String,
+    pub(crate) log_level: String,
     /// text or json.
     #[arg(
         long,
@@ -130,54 +132,36 @@ struct Options {
         value_name = "FORMAT",
         default_value = "text"
     )]
-    log_format: String,
+    pub(crate) log_format: LogFormat,
 }
 
-type Failure = Box<dyn std::error::Error>;
-
 impl Options {
-    fn gateway(&self) -> Result<GatewayConfig, Failure> {
-        let tls = match (&self.tls_certificate, &self.tls_key) {
-            (Some(certificate), Some(private_key)) => Some(TlsConfig {
-                certificate: certificate.clone(),
-                private_key: private_key.clone(),
-            }),
-            _ => None,
-        };
-        let default_timeout = seconds("request-timeout", self.request_timeout)?;
+    pub(crate) fn gateway(&self) -> Result<GatewayConfig, Failure> {
+        let defaults = GatewayConfig::default();
         Ok(GatewayConfig {
             http_address: self.http_address,
             api_keys: self.api_keys.clone(),
             cors_origins: self.cors_origins.clone(),
-            tls,
+            tls: TlsConfig::of_files(self.tls_certificate.clone(), self.tls_key.clone())?,
             max_body_bytes: self.max_body_bytes,
             max_items_per_request: self.max_items_per_request,
             max_requests_in_flight: self.max_requests_in_flight,
-            default_timeout,
-            drain_timeout: seconds("drain-timeout", self.drain_timeout)?,
+            drain_timeout: self.drain_timeout,
             auto_truncate: !self.no_auto_truncate,
             tokenizer_threads: self.tokenizer_threads,
-            ..GatewayConfig::default()
-        })
+            ..defaults
+        }
+        .with_default_timeout(self.request_timeout))
     }
 
-    fn fleet(&self) -> Result<FleetConfig, Failure> {
-        let tls = if self.replica_tls {
-            let ca_pem = self.replica_ca.as_ref().map(|path| {
-                std::fs::read(path)
-                    .map_err(|error| format!("--replica-ca {}: {error}", path.display()))
-            });
-            Some(ReplicaTls {
-                ca_pem: ca_pem.transpose()?,
-                identity_pem: None,
-                domain: None,
-            })
-        } else {
-            None
-        };
+    pub(crate) fn fleet(&self) -> Result<FleetConfig, Failure> {
+        let tls = self.replica_tls.then(|| {
+            ReplicaTls::signed_by(self.replica_ca.as_deref())
+                .map_err(|message| Failure::of_option("replica-ca", message))
+        });
         Ok(FleetConfig {
             replicas: self.replicas.clone(),
-            tls,
+            tls: tls.transpose()?,
             strict_model_name: self.strict_model_name,
             hedge: self.hedge.then(HedgeConfig::default),
             ..FleetConfig::default()
@@ -185,81 +169,55 @@ impl Options {
     }
 }
 
-fn seconds(option: &str, value: f64) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(value)
-        .map_err(|error| format!("--{option}: {error}, is {value}").into())
+/// The first address of `HOST:PORT`.
+fn listening_address(text: &str) -> Result<SocketAddr, String> {
+    let mut found = text.to_socket_addrs().map_err(|error| error.to_string())?;
+    found.next().ok_or_else(|| "it has no address".into())
 }
 
-fn main() -> ExitCode {
-    match run(&Options::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            #[expect(clippy::print_stderr, reason = "the one line of a command that failed")]
-            {
-                eprintln!("ivy: {error}");
-            }
-            ExitCode::from(2)
-        }
-    }
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value = text.parse::<f64>().map_err(|error| error.to_string())?;
+    let time = Duration::try_from_secs_f64(value);
+    time.map_err(|_| "must be seconds from 0, such as 1.5".into())
 }
 
-fn run(options: &Options) -> Result<(), Failure> {
-    let format: LogFormat = options.log_format.parse()?;
-    rose_telemetry::init(&options.log_level, format)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .thread_name("ivy-worker")
-        .enable_all()
-        .build()?;
-    runtime.block_on(serve(options, runtime.handle()))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Serves until SIGINT or SIGTERM; a second one ends the process at once.
-async fn serve(options: &Options, runtime: &tokio::runtime::Handle) -> Result<(), Failure> {
-    let mut signals = StopSignals::new()?;
-    let config = options.gateway()?;
-    let drain_timeout = config.drain_timeout;
-    let fleet = Arc::new(Fleet::start(options.fleet()?)?);
-    let server = Server::bind(config, Arc::clone(&fleet) as Arc<dyn ivy::Backend>, runtime)?;
-    tokio::select! {
-        () = fleet.ready() => {
-            #[expect(clippy::print_stdout, reason = "the line that tells who waits for it")]
-            {
-                println!("ready http={}", server.local_addr());
-            }
-            signals.next().await;
-        }
-        () = signals.next() => {}
-    }
-    tracing::info!(?drain_timeout, "draining");
-    tokio::select! {
-        clean = server.shutdown(drain_timeout) => {
-            if !clean {
-                tracing::warn!("stopped with requests still in flight");
-            }
-        }
-        () = signals.next() => tracing::warn!("second signal: stopped at once"),
-    }
-    Ok(())
-}
-
-/// SIGINT and SIGTERM.
-struct StopSignals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl StopSignals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
+    #[test]
+    fn options_are_consistent() {
+        use clap::CommandFactory as _;
+        Options::command().debug_assert();
     }
 
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+    fn parsed(more: &[&str]) -> Result<Options, String> {
+        let given = ["ivy", "--replica", "a:1"].into_iter();
+        Options::try_parse_from(given.chain(more.iter().copied())).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_host_name_is_looked_up_to_listen() {
+        let options = parsed(&["--http-address", "localhost:80"]).unwrap();
+        assert!(options.http_address.ip().is_loopback());
+        assert_eq!(options.http_address.port(), 80);
+        let refused = parsed(&["--http-address", "localhost"]).unwrap_err();
+        assert!(
+            refused.contains("'--http-address <HOST:PORT>'"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn times_are_seconds_from_zero() {
+        let options = parsed(&["--request-timeout", "7200", "--drain-timeout", "0.5"]).unwrap();
+        let config = options.gateway().unwrap();
+        assert_eq!(config.default_timeout, Duration::from_secs(7200));
+        assert_eq!(config.drain_timeout, Duration::from_millis(500));
+        config.validate().unwrap();
+        for wrong in ["-1", "nan", "soon"] {
+            let refused = parsed(&["--drain-timeout", wrong]).unwrap_err();
+            assert!(refused.contains("'--drain-timeout <SECONDS>'"), "{refused}");
         }
     }
 }
