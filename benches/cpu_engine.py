@@ -4,7 +4,8 @@
 
 Throughput: texts of 8 to 256 tokens. Latency: one short query. Ours starts from token ids and the
 reference from texts; the tokenizer's share of the reference is printed too. Both take turns, so
-that a slow moment of the machine hits both; medians of all rounds.
+that a slow moment of the machine hits both; medians of all rounds. `…_deterministic` is the same with
+`--deterministic`.
 """
 
 from __future__ import annotations
@@ -71,10 +72,13 @@ def main() -> None:
 
     directory, _ = find_model(args.model)
     reference = SentenceTransformer(str(directory), device="cpu")
-    engines = {
-        dtype: Engine.load(args.model, EngineConfig(dtype=dtype))
-        for dtype in ("float32", "bfloat16")
+    configs = {
+        "float32": EngineConfig(dtype="float32"),
+        "bfloat16": EngineConfig(dtype="bfloat16"),
+        "float32_deterministic": EngineConfig(dtype="float32", deterministic=True),
+        "bfloat16_deterministic": EngineConfig(dtype="bfloat16", deterministic=True),
     }
+    engines = {name: Engine.load(args.model, config) for name, config in configs.items()}
     info = engines["float32"].info
     texts = make_texts(args.texts)
 
@@ -102,9 +106,9 @@ def main() -> None:
     latency: dict[str, Callable[[], object]] = {
         "sentence-transformers": lambda: reference.encode(QUERY, show_progress_bar=False),
     }
-    for dtype, engine in engines.items():
-        work[dtype] = lambda engine=engine: run(engine, token_ids)
-        latency[dtype] = lambda engine=engine: run(engine, query_ids)
+    for name, engine in engines.items():
+        work[name] = lambda engine=engine: run(engine, token_ids)
+        latency[name] = lambda engine=engine: run(engine, query_ids)
 
     expected = reference.encode(texts, show_progress_bar=False, normalize_embeddings=True)
     result: dict[str, object] = {
@@ -112,10 +116,10 @@ def main() -> None:
         "texts": len(texts),
         "tokens": sum(map(len, token_ids)),
     }
-    for dtype, engine in engines.items():
+    for name, engine in engines.items():
         rows = run(engine, token_ids)
         cosine = (rows * expected).sum(1) / np.linalg.norm(rows, axis=1)
-        result[f"{dtype}_min_cosine"] = float(cosine.min())
+        result[f"{name}_min_cosine"] = float(cosine.min())
 
     times: dict[str, list[float]] = {name: [] for name in work}
     query_times: dict[str, list[float]] = {name: [] for name in latency}

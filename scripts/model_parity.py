@@ -25,7 +25,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from model_parity_cases import CASES, Case, write_checkpoint
+from model_parity_case import Case
+from model_parity_cases import CASES
+from model_parity_reference import QUERY, write_checkpoint
 from rose.config import EngineConfig
 from rose.engine.engine import Engine
 from rose.forward_batch import ForwardBatch
@@ -33,7 +35,6 @@ from rose.forward_batch import ForwardBatch
 ROOT = Path(__file__).parent.parent
 MAX_LENGTH = 512
 NUM_DOCUMENTS = 50
-QUERY = "how much protein should a grown-up person eat per day, in grams?"
 WORDS = (
     *("river", "ice", "protein", "gram", "day", "adult", "spring", "winter", "frozen"),
     *("über", "naïve", "蛋白质", "белок", "the", "of", "and", "a", "in,", "eats;", "0.8", "1984"),

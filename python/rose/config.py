@@ -11,6 +11,7 @@ from rose.http_config import HttpConfig, check_address
 DType = Literal["auto", "float32", "bfloat16", "float16"]
 Task = Literal["embed", "score", "classify"]
 TaskChoice = Literal["auto", "embed", "score"]
+OutputKind = Literal["dense", "sparse", "tokens"]
 SelfCheckMode = Literal["refuse", "warn", "off"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 Activation = Literal["identity", "sigmoid", "softmax"]
@@ -64,6 +65,9 @@ class EngineConfig:
     """Replaces the template of documents; ends with `{document}`. Empty for none."""
     instruction: str | None = None
     """Replaces the instruction that a template has where a request brings none."""
+    outputs: tuple[OutputKind, ...] = ()
+    """Forms of an embedding model's vectors, the first for who asks for none; empty = what the
+    model is made for. `tokens`, and `sparse` beside others, need a row for each token: CPU only."""
     self_check: SelfCheckMode = "refuse"
     """What happens when a model with golden scores (`rose_golden.json`) gives others."""
     revision: str | None = None
@@ -93,6 +97,10 @@ class EngineConfig:
         _one_of("dtype", self.dtype, get_args(DType))
         _one_of("attention", self.attention, get_args(AttentionName))
         _one_of("task", self.task, get_args(TaskChoice))
+        for kind in self.outputs:
+            _one_of("outputs", kind, get_args(OutputKind))
+        if len(set(self.outputs)) < len(self.outputs):
+            raise ConfigError(f"outputs must differ from each other, got {', '.join(self.outputs)}")
         _one_of("self_check", self.self_check, get_args(SelfCheckMode))
         if self.pooling is not None:
             _one_of("pooling", self.pooling, get_args(PoolingMode))
@@ -213,6 +221,8 @@ class BatchLayout:
     """The model reads token types."""
     position_offset: int = 0
     """Added to each position (RoBERTa's positions begin at `pad_token_id + 1`)."""
+    token_rows: bool = False
+    """The step returns a row for each token, in the order of the input, not for each sequence."""
 
     def padded_shape(self, num_tokens: int, num_sequences: int) -> tuple[int, int]:
         """Token rows and sequence slots of a batch with padding."""
@@ -227,6 +237,31 @@ class BatchLayout:
 
 def _smallest_at_least(steps: tuple[int, ...], value: int) -> int:
     return next((step for step in steps if step >= value), value)
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Forms of an embedding model's vectors, mirrored by `Outputs` in `crates/tulip`.
+
+    With `BatchLayout.token_rows` the first `dimensions` values of a token's row are its vector; the
+    sequence's dense vector stands in the row of the first token, from `dense_start` on; the last
+    value is the token's weight.
+    """
+
+    kinds: tuple[OutputKind, ...] = ("dense",)
+    """The first is what Embed gives unasked, and what Score compares."""
+    dimensions: int = 0
+    """Values of a vector; 0 = the whole row."""
+    dense_start: int = 0
+    """Of rows of tokens: where in the first one the dense vector begins."""
+    skip_first_token: bool = False
+    """The first token of a sequence has no vector of its own."""
+    max_sim_mean: bool = False
+    """A late interaction is the mean over the query's tokens, not the sum."""
+    skip_token_ids: tuple[int, ...] = ()
+    """Tokens without a weight: special ones."""
+    int8_of_tanh: bool = False
+    """8-bit values are of the hyperbolic tangent of each value, as the model was trained for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +303,7 @@ class ModelInfo:
     """Label names by index; empty for embedding models."""
     positive_label: int = 0
     """Index of the label whose score `Score` returns."""
+    outputs: Outputs = field(default_factory=Outputs)
     matryoshka_dimensions: tuple[int, ...] = ()
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None

@@ -28,9 +28,7 @@ def test_drain(serve: Any, make_bert: Callable[..., Path]) -> None:
             # Bulk: what looks whether it waits does not wait behind it.
             headers = {"X-Priority": "bulk"}
             with openai.OpenAI(base_url=f"{server.http}/v1", api_key="any") as sdk:
-                answers.append(
-                    sdk.embeddings.create(model="m", input=texts, extra_headers=headers)
-                )
+                answers.append(sdk.embeddings.create(model="m", input=texts, extra_headers=headers))
 
         asking = threading.Thread(target=ask)
         asking.start()

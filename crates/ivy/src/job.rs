@@ -6,8 +6,8 @@ use std::sync::Arc;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::time::{Instant, timeout_at};
 use tulip_proto::v1::{
-    EmbedRequest, EmbedResponse, ErrorReason, Input, ItemError, ScoreRequest, SparseVectors,
-    Tensor, TokenVectors, input,
+    EmbedRequest, EmbedResponse, ErrorReason, Input, ItemError, OutputKind, ScoreRequest,
+    SparseVectors, Tensor, TokenVectors, input,
 };
 
 use crate::api::report::Report;
@@ -172,6 +172,7 @@ impl Gateway {
         } = job;
         let items = request.inputs.len();
         self.check_count(names.items, items)?;
+        check_forms(&model, &request.outputs)?;
         request.model = model.name().to_owned();
         request.strict = true;
         let characters = characters(&request.inputs);
@@ -201,6 +202,33 @@ impl Gateway {
                 ..Report::default()
             },
         })
+    }
+}
+
+/// Whether the model gives its vectors in the forms that a dialect answers.
+fn check_forms(model: &Model, wanted: &[i32]) -> Result<()> {
+    let given = &model.info.outputs;
+    let missing = wanted.iter().find(|form| !given.contains(form));
+    // A replica that does not say what it gives answers for itself.
+    let Some(&missing) = missing.filter(|_| !given.is_empty()) else {
+        return Ok(());
+    };
+    let form = |value: i32| OutputKind::try_from(value).map_or("unknown", form_name);
+    let given: Vec<_> = given.iter().map(|&value| form(value)).collect();
+    let (name, given) = (model.name(), given.join(" and "));
+    let message = format!(
+        "model: {name:?} gives {given} vectors, not {}",
+        form(missing)
+    );
+    Err(Error::WrongTask(message))
+}
+
+/// A form of vectors, as `--output` and `/info` name it.
+pub(crate) fn form_name(form: OutputKind) -> &'static str {
+    match form {
+        OutputKind::Dense | OutputKind::Unspecified => "dense",
+        OutputKind::Sparse => "sparse",
+        OutputKind::Tokens => "tokens",
     }
 }
 

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use tulip::batch::BatchLayout;
 use tulip::config::{SchedulerConfig, ServerConfig};
 use tulip::cost::CostModel;
-use tulip::engine::{Activation, ModelInfo, Prompts, Similarity, Task, Templates};
+use tulip::engine::{Activation, ModelInfo, Output, Outputs, Prompts, Similarity, Task, Templates};
 
 use crate::gateway::PyHttpConfig;
 use crate::value_error;
@@ -108,6 +108,39 @@ struct PyBatchLayout {
     sequence_tiers: Vec<usize>,
     token_types: bool,
     position_offset: u32,
+    token_rows: bool,
+}
+
+/// `rose.config.Outputs`.
+#[derive(FromPyObject)]
+struct PyOutputs {
+    kinds: Vec<String>,
+    dimensions: usize,
+    dense_start: usize,
+    skip_first_token: bool,
+    max_sim_mean: bool,
+    skip_token_ids: Vec<u32>,
+    int8_of_tanh: bool,
+}
+
+impl PyOutputs {
+    fn into_outputs(self) -> PyResult<Outputs> {
+        let kind = |kind: &String| match kind.as_str() {
+            "dense" => Ok(Output::Dense),
+            "sparse" => Ok(Output::Sparse),
+            "tokens" => Ok(Output::Tokens),
+            other => Err(unknown("outputs", other)),
+        };
+        Ok(Outputs {
+            kinds: self.kinds.iter().map(kind).collect::<PyResult<_>>()?,
+            dimensions: self.dimensions,
+            dense_start: self.dense_start,
+            skip_first_token: self.skip_first_token,
+            max_sim_mean: self.max_sim_mean,
+            skip_token_ids: self.skip_token_ids,
+            int8_of_tanh: self.int8_of_tanh,
+        })
+    }
 }
 
 /// `rose.config.Templates`.
@@ -134,6 +167,7 @@ pub(crate) struct PyModelInfo {
     activation: String,
     labels: Vec<String>,
     positive_label: usize,
+    outputs: PyOutputs,
     matryoshka_dimensions: Vec<u32>,
     prompts: BTreeMap<String, String>,
     default_prompt_name: Option<String>,
@@ -181,6 +215,7 @@ impl PyModelInfo {
             activation,
             labels: self.labels,
             positive_label: self.positive_label,
+            outputs: self.outputs.into_outputs()?,
             matryoshka_dimensions: self.matryoshka_dimensions,
             prompts: Prompts {
                 named: self.prompts,
@@ -203,6 +238,7 @@ impl PyModelInfo {
                 sequence_tiers: self.layout.sequence_tiers,
                 token_types: self.layout.token_types,
                 position_offset: self.layout.position_offset,
+                token_rows: self.layout.token_rows,
             },
         })
     }

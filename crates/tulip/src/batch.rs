@@ -30,6 +30,8 @@ pub struct BatchLayout {
     pub sequence_tiers: Vec<usize>,
     /// The model reads token types.
     pub token_types: bool,
+    /// The step returns a row for each token, in the order of the input, not for each sequence.
+    pub token_rows: bool,
     /// Added to each position (RoBERTa's positions begin at `pad_token_id + 1`).
     pub position_offset: u32,
 }
@@ -202,26 +204,39 @@ impl Batch {
         started: Instant,
     ) -> Result<(), StepError> {
         let width = output.width();
-        if output.num_rows() < self.entries.len() || width == 0 {
+        let needed = if layout.token_rows {
+            self.num_tokens
+        } else {
+            self.entries.len()
+        };
+        if output.num_rows() < needed || width == 0 {
             return Err(StepError::Batch(format!(
-                "the step returned {} rows of {width} values for {} sequences",
+                "the step returned {} rows of {width} values for {} sequences of {} tokens",
                 output.num_rows(),
-                self.entries.len()
+                self.entries.len(),
+                self.num_tokens
             )));
         }
         let shape = layout.shape(self.num_tokens, self.num_sequences(), self.max_seqlen);
         let padding = (shape.padded_tokens - shape.num_tokens) as u64;
-        let mut rows = output.rows().chunks_exact(width);
+        let mut rest = output.rows();
         for run in self.runs() {
-            let run_tokens: u64 = run
-                .iter()
-                .map(|entry| entry.job.sequences[entry.index].num_tokens() as u64)
-                .sum();
-            let padding_tokens = padding * run_tokens / (self.num_tokens as u64).max(1);
-            let indexed = run.iter().map(|entry| entry.index).zip(rows.by_ref());
+            let tokens_of = |entry: &BatchEntry| entry.job.sequences[entry.index].num_tokens();
+            let run_tokens: usize = run.iter().map(tokens_of).sum();
+            let padding_tokens = padding * run_tokens as u64 / (self.num_tokens as u64).max(1);
+            let rows = run.iter().map(|entry| {
+                let rows_of_one = if layout.token_rows {
+                    tokens_of(entry)
+                } else {
+                    1
+                };
+                let (rows, after) = rest.split_at(rows_of_one * width);
+                rest = after;
+                (entry.index, rows)
+            });
             run[0]
                 .job
-                .deliver(width, indexed.take(run.len()), started, padding_tokens);
+                .deliver(width, layout.token_rows, rows, started, padding_tokens);
         }
         Ok(())
     }

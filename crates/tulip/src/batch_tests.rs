@@ -56,6 +56,7 @@ fn padding_rows_are_a_sequence_of_their_own() {
         sequence_tiers: vec![2, 5],
         token_types: false,
         position_offset: 2,
+        token_rows: false,
     };
     let mut out = [-1; 14];
     let shape = batch.write_packed(&layout, &mut out).unwrap();

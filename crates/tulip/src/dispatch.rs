@@ -385,3 +385,7 @@ impl Drop for StopOnDrop<'_> {
 #[cfg(test)]
 #[path = "dispatch_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "dispatch_unrun_tests.rs"]
+mod unrun_tests;

@@ -63,6 +63,56 @@ pub struct Templates {
     pub default_instruction: String,
 }
 
+/// A form in which a model gives its vectors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// One vector for each sequence.
+    Dense,
+    /// Weights of tokens of the vocabulary.
+    Sparse,
+    /// One vector for each token, for late interaction.
+    Tokens,
+}
+
+/// What the rows of an embedding model hold.
+///
+/// Without `token_rows` the row of a sequence is its dense vector, or, of a sparse model, a weight
+/// for each entry of the vocabulary. With them (`BatchLayout::token_rows`) the first `dimensions`
+/// values of a token's row are its vector; the sequence's dense vector stands in the row of the
+/// first token, from `dense_start` on; the last value is the token's weight, if there are any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outputs {
+    /// The first is what Embed gives unasked, and what Score compares.
+    pub kinds: Vec<Output>,
+    /// Values of a vector; 0 = the whole row.
+    pub dimensions: usize,
+    /// Of rows of tokens: where in the first one the dense vector begins.
+    pub dense_start: usize,
+    /// The first token of a sequence has no vector of its own.
+    pub skip_first_token: bool,
+    /// A late interaction is the mean over the query's tokens, not the sum.
+    pub max_sim_mean: bool,
+    /// Tokens without a weight: special ones.
+    pub skip_token_ids: Vec<u32>,
+    /// 8-bit values are of the hyperbolic tangent of each value, as the model was trained for;
+    /// else vectors of length 1 are scaled.
+    pub int8_of_tanh: bool,
+}
+
+impl Default for Outputs {
+    fn default() -> Self {
+        Self {
+            kinds: vec![Output::Dense],
+            dimensions: 0,
+            dense_start: 0,
+            skip_first_token: false,
+            max_sim_mean: false,
+            skip_token_ids: Vec::new(),
+            int8_of_tanh: false,
+        }
+    }
+}
+
 /// What is served, fixed once loaded.
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
@@ -90,6 +140,8 @@ pub struct ModelInfo {
     pub labels: Vec<String>,
     /// Index of the label whose score `Score` returns.
     pub positive_label: usize,
+    /// Forms of an embedding model's vectors.
+    pub outputs: Outputs,
     /// Dimensions to which a vector may be cut.
     pub matryoshka_dimensions: Vec<u32>,
     /// Named prompts.
@@ -112,6 +164,17 @@ pub struct ModelInfo {
     pub layout: BatchLayout,
 }
 
+impl ModelInfo {
+    /// Values of a dense vector, or of a token's.
+    #[must_use]
+    pub fn dimensions(&self) -> usize {
+        match self.outputs.dimensions {
+            0 => self.output_width,
+            dimensions => dimensions,
+        }
+    }
+}
+
 /// Why a step failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
@@ -129,7 +192,8 @@ pub trait Engine {
     fn info(&self) -> &ModelInfo;
 
     /// Starts the computation of `batch` and returns without waiting for it: one row of
-    /// `output_width` float32 for each sequence, in batch order.
+    /// `output_width` float32 for each sequence, in batch order, or for each token of each
+    /// sequence (`BatchLayout::token_rows`).
     ///
     /// # Errors
     /// [`StepError::Batch`] fails this batch only, [`StepError::Fatal`] ends the server.

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::batch::{Batch, BatchLayout};
 use crate::engine::{
-    Activation, Engine, ModelInfo, Prompts, Similarity, StepError, Task, Templates,
+    Activation, Engine, ModelInfo, Outputs, Prompts, Similarity, StepError, Task, Templates,
 };
 use crate::lazy_tensor::{Event, LazyTensor};
 use crate::sequence::Sequence;
@@ -167,6 +167,7 @@ impl FakeEngine {
             },
             labels,
             positive_label: usize::from(task == Task::Classify),
+            outputs: Outputs::default(),
             matryoshka_dimensions: Vec::new(),
             prompts: Prompts::default(),
             templates: Templates::default(),
@@ -227,11 +228,18 @@ impl Engine for FakeEngine {
                 .push(batch.sequences().map(Sequence::num_tokens).collect());
         }
         let step = self.script.pop_front().unwrap_or(FakeStep::Rows);
-        let mut rows = Vec::with_capacity(batch.num_sequences() * self.info.output_width);
+        let width = self.info.output_width;
+        let mut rows = Vec::with_capacity(batch.num_sequences() * width);
         for sequence in batch.sequences() {
-            rows.extend(Self::row(&self.info, sequence));
+            if self.info.layout.token_rows {
+                // Each token by itself, so that tests can tell rows apart.
+                let tokens = sequence.token_ids.iter().map(|&id| vec![id].into());
+                rows.extend(tokens.flat_map(|token| Self::row(&self.info, &token)));
+            } else {
+                rows.extend(Self::row(&self.info, sequence));
+            }
         }
-        let (width, mut num_rows) = (self.info.output_width, batch.num_sequences());
+        let mut num_rows = rows.len() / width.max(1);
         let mut broken = None;
         match step {
             FakeStep::Rows => {}

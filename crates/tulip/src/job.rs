@@ -33,11 +33,14 @@ pub struct Submission {
 /// What a caller gets back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobOutput {
-    /// `[sequences, width]` row-major, in the order of the submission.
+    /// `[sequences, width]` row-major, in the order of the submission; of a model with a row for
+    /// each token `[tokens, width]`.
     pub rows: Vec<f32>,
+    /// Where the rows of each sequence begin in `rows`, and where the last ones end.
+    pub starts: Vec<usize>,
     /// Values in a row.
     pub width: usize,
-    /// Indices of rows that hold NaN or infinity, ascending.
+    /// Indices of sequences whose rows hold NaN or infinity, ascending; theirs are zeros.
     pub not_finite: Vec<usize>,
     /// Admission to the start of the first step.
     pub queue: Duration,
@@ -45,6 +48,14 @@ pub struct JobOutput {
     pub compute: Duration,
     /// This job's share of padding, by tokens.
     pub padding_tokens: u64,
+}
+
+impl JobOutput {
+    /// The row of a sequence, or the rows of its tokens.
+    #[must_use]
+    pub fn of(&self, sequence: usize) -> &[f32] {
+        &self.rows[self.starts[sequence]..self.starts[sequence + 1]]
+    }
 }
 
 /// One admitted request, shared by the batches that hold its sequences.
@@ -64,6 +75,7 @@ struct JobState {
     /// Taken by whatever ends the job first: last row, failure or expiry.
     reply: Option<oneshot::Sender<Result<JobOutput>>>,
     rows: Vec<f32>,
+    starts: Vec<usize>,
     remaining: usize,
     not_finite: Vec<usize>,
     first_step: Option<Instant>,
@@ -84,6 +96,7 @@ impl Job {
         let state = JobState {
             reply: Some(reply),
             rows: Vec::new(),
+            starts: Vec::new(),
             remaining: submission.sequences.len(),
             not_finite: Vec::new(),
             first_step: None,
@@ -127,11 +140,12 @@ impl Job {
         self.fail(Error::DeadlineExceeded { waited_ms });
     }
 
-    /// Takes rows that one step has computed: `(index of the sequence, row)`. Sends the result
-    /// once the last one is there.
+    /// Takes rows that one step has computed: `(index of the sequence, its row or rows)`. Sends the
+    /// result once the last one is there.
     pub(crate) fn deliver<'a>(
         &self,
         width: usize,
+        token_rows: bool,
         rows: impl Iterator<Item = (usize, &'a [f32])>,
         step_started: Instant,
         padding_tokens: u64,
@@ -140,14 +154,21 @@ impl Job {
         if state.reply.is_none() {
             return;
         }
-        if state.rows.is_empty() {
-            state.rows = vec![0.0; self.sequences.len() * width];
+        if state.starts.is_empty() {
+            state.starts.push(0);
+            let mut end = 0;
+            for sequence in &self.sequences {
+                end += width * if token_rows { sequence.num_tokens() } else { 1 };
+                state.starts.push(end);
+            }
+            state.rows = vec![0.0; end];
         }
         state.first_step.get_or_insert(step_started);
         state.padding_tokens += padding_tokens;
         for (index, row) in rows {
             if row.iter().all(|value| value.is_finite()) {
-                state.rows[index * width..(index + 1) * width].copy_from_slice(row);
+                let start = state.starts[index];
+                state.rows[start..start + row.len()].copy_from_slice(row);
             } else {
                 state.not_finite.push(index);
             }
@@ -159,6 +180,7 @@ impl Job {
         let first_step = state.first_step.unwrap_or(step_started);
         let mut output = JobOutput {
             rows: std::mem::take(&mut state.rows),
+            starts: std::mem::take(&mut state.starts),
             width,
             not_finite: std::mem::take(&mut state.not_finite),
             queue: first_step.duration_since(self.arrived),

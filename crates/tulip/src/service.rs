@@ -3,12 +3,15 @@
 //! One file for each method; what they share is reading inputs ([`item`]), options ([`options`])
 //! and the way to sequences ([`encode`]).
 
+mod answer;
 mod best_chunk;
 mod embed;
 mod encode;
+mod forms;
 mod item;
 mod model;
 mod options;
+mod parts;
 mod score;
 mod serving;
 mod stream;

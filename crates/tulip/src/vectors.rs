@@ -12,6 +12,8 @@ pub(crate) struct VectorFormat {
     /// Scale to Euclidean length 1 (a vector of zeros stays).
     pub(crate) normalize: bool,
     pub(crate) dtype: DType,
+    /// 8-bit formats take the hyperbolic tangent of each value first.
+    pub(crate) tanh: bool,
 }
 
 impl VectorFormat {
@@ -35,7 +37,8 @@ impl VectorFormat {
     /// `[num_items, row elements]`, row-major, little-endian: the rows of `rows` (each `width`
     /// long) at the places that `items` names, in order; zero bytes elsewhere.
     ///
-    /// 8-bit formats are for vectors of length 1: INT8 is `round(127 x)`, UINT8 the same plus 128.
+    /// 8-bit formats are for vectors of length 1, or `tanh`: INT8 is `round(127 x)`, UINT8 the same
+    /// plus 128.
     /// In BINARY and UBINARY a bit is 1 where the value is above 0, the first dimension in the
     /// highest bit; BINARY bytes are int8, the unsigned byte less 128.
     pub(crate) fn tensor(
@@ -91,11 +94,17 @@ impl VectorFormat {
                         .flat_map(|&value| bf16::from_f32(value).to_le_bytes()),
                 );
             }
-            DType::DtypeInt8 => data.extend(row.iter().map(|&value| int8(value))),
-            DType::DtypeUint8 => data.extend(row.iter().map(|&value| int8(value) ^ 0x80)),
+            DType::DtypeInt8 => data.extend(row.iter().map(|&value| self.int8(value))),
+            DType::DtypeUint8 => {
+                data.extend(row.iter().map(|&value| self.int8(value) ^ 0x80));
+            }
             DType::DtypeUbinary => data.extend(row.chunks(8).map(sign_bits)),
             DType::DtypeBinary => data.extend(row.chunks(8).map(|chunk| sign_bits(chunk) ^ 0x80)),
         }
+    }
+
+    fn int8(&self, value: f32) -> u8 {
+        int8(if self.tanh { value.tanh() } else { value })
     }
 }
 
@@ -138,6 +147,7 @@ mod tests {
             dimensions: row.len(),
             normalize: false,
             dtype,
+            tanh: false,
         };
         format.tensor(1, row, row.len(), &[0]).data.to_vec()
     }
@@ -201,6 +211,7 @@ mod tests {
                 dimensions: 10,
                 normalize: false,
                 dtype,
+                tanh: false,
             };
             let tensor = format.tensor(3, &[0.5; 36], 12, &[0, 1, 2]);
             assert_eq!(tensor.shape, [3, elements], "{dtype:?}");
@@ -214,6 +225,7 @@ mod tests {
             dimensions: 2,
             normalize: true,
             dtype: DType::DtypeFloat32,
+            tanh: false,
         };
         let tensor = format.tensor(2, &[3.0, 4.0, 100.0, 0.0, 0.0, 1.0], 3, &[0, 1]);
         let values: Vec<f32> = tensor
@@ -230,8 +242,23 @@ mod tests {
             dimensions: 1,
             normalize: false,
             dtype: DType::DtypeInt8,
+            tanh: false,
         };
         let tensor = format.tensor(5, &[1.0, -1.0], 1, &[1, 3]);
         assert_eq!(tensor.data, [0, 127, 0, 129, 0].as_slice());
+    }
+
+    #[test]
+    fn eight_bits_of_the_tangent_have_no_bound() {
+        let format = VectorFormat {
+            dimensions: 4,
+            normalize: false,
+            dtype: DType::DtypeInt8,
+            tanh: true,
+        };
+        let tensor = format.tensor(1, &[0.0, 0.5, -3.0, 90.0], 4, &[0]);
+        let signed: Vec<i8> = tensor.data.iter().map(|byte| byte.cast_signed()).collect();
+        // 127 tanh(0.5) = 58.69, 127 tanh(-3) = -126.37
+        assert_eq!(signed, [0, 59, -126, 127]);
     }
 }

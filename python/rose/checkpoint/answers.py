@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 
 from rose.checkpoint.checkpoint import Checkpoint
+from rose.checkpoint.json_object import JsonObject
 from rose.checkpoint.templates import built_in_answers
 from rose.config import EngineConfig
 from rose.errors import ConfigError, ModelLoadError
+from rose.models.registry import find_decoder
 
-_NAME = re.compile(r"rerank", re.IGNORECASE)
+# zerank, RankLLaMA: a language model of such a name is no embedding model.
+_NAME = re.compile(r"rank", re.IGNORECASE)
 _YES_NO = "yes", "no"
 
 
@@ -52,16 +54,22 @@ def find_answer_tokens(
         words = _YES_NO
     if words is None:
         if _NAME.search(name):
+            find_decoder(checkpoint.architecture)  # One that is not supported is not a question.
             raise ConfigError(
                 f"task must be score or embed for {name}: this {checkpoint.architecture} has no "
-                "LogitScore module that says which tokens are its answers. score takes yes and no "
-                "(mxbai-rerank-v2 answers 1 and 0: save it as a CrossEncoder with a LogitScore)"
+                "LogitScore module that says which tokens are its answers, and no built-in template "
+                "has its name. score takes yes and no, --template NAME the answers of that template"
             )
         return None
-    vocabulary = json.loads(checkpoint.tokenizer_json)["model"].get("vocab", {})
+    return AnswerTokens(*_ids(words, checkpoint.tokenizer_json))
+
+
+def _ids(words: tuple[str, str], tokenizer_json: bytes) -> list[int]:
+    model = JsonObject.parse("tokenizer.json", tokenizer_json).child("model")
+    vocabulary = model.values.get("vocab")
     if not isinstance(vocabulary, dict) or not vocabulary.keys() >= set(words):
         raise ModelLoadError(
             f"tokenizer.json has no tokens {words[0]!r} and {words[1]!r}, which a language model as "
             "a reranker answers with"
         )
-    return AnswerTokens(*(vocabulary[word] for word in words))
+    return [vocabulary[word] for word in words]

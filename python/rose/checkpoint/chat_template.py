@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any, NoReturn
 
 from rose.checkpoint.json_object import JsonObject
 from rose.config import Templates
 from rose.errors import ModelLoadError
+
+logger = logging.getLogger(__name__)
 
 _FILE = "chat_template.jinja"
 _QUERY, _DOCUMENT, _INSTRUCTION = "{query}", "{document}", "{instruction}"
@@ -49,9 +52,14 @@ def read_pair_template(
     instructed = _render(source, structured, {**tokens, **arguments}, _INSTRUCTION)
     if _INSTRUCTION not in instructed or _QUERY not in instructed:
         return Templates(pair=without)
-    return Templates(
-        pair=instructed, default_instruction=instruction or _difference(without, instructed)
-    )
+    default = instruction or _difference(without, instructed)
+    if default is None:
+        logger.warning(
+            "the chat template changes more than a text where there is an instruction: requests "
+            "with one are refused"
+        )
+        return Templates(pair=without)
+    return Templates(pair=instructed, default_instruction=default)
 
 
 def _source(transformer: Path, tokenizer_config: JsonObject) -> str | None:
@@ -87,9 +95,10 @@ def _render(source: str, structured: bool, arguments: dict[str, Any], system: st
         raise ModelLoadError(f"chat template: {error}") from error
 
 
-def _difference(without: str, instructed: str) -> str:
-    """What stands in `without` where `instructed` has its instruction; empty if they differ more."""
+def _difference(without: str, instructed: str) -> str | None:
+    """What stands in `without` where `instructed` has its instruction; None if they differ more."""
     before, _, after = instructed.partition(_INSTRUCTION)
-    if without.startswith(before) and without.endswith(after):
-        return without[len(before) : len(without) - len(after)]
-    return ""
+    length = len(without) - len(before) - len(after)
+    if length >= 0 and without.startswith(before) and without.endswith(after):
+        return without[len(before) : len(before) + length]
+    return None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast, get_args
 
 from rose.checkpoint.chat_template import read_pair_template
+from rose.checkpoint.end_token import read_end_token
 from rose.checkpoint.head import HeadConfig, read_modules
 from rose.checkpoint.json_object import JsonObject
 from rose.config import Activation, Similarity, Templates
@@ -39,6 +40,8 @@ class Checkpoint:
     """From modules.json; None where there is none."""
     logit_score: JsonObject | None
     """Of a language model that is a cross-encoder: which tokens are its answers."""
+    splade: JsonObject | None
+    """Of a sparse model: how its logits are pooled."""
     pair_templates: Templates | None
     """From a chat template with the roles of a pair."""
     max_length: int | None
@@ -46,6 +49,8 @@ class Checkpoint:
     cuts_left: bool
     """The tokenizer's own code would drop the beginning of a text that is too long."""
     lower_case: bool
+    end_token: str | None
+    """Behind every text of a model that reads the last token, by `add_eos_token`."""
     tokenizer_json: bytes
     prompts: dict[str, str]
     default_prompt_name: str | None
@@ -83,6 +88,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         config=config,
         head=modules.head if modules else None,
         logit_score=modules.logit_score if modules else None,
+        splade=modules.splade if modules else None,
         pair_templates=read_pair_template(
             transformer,
             tokenizer_config,
@@ -92,6 +98,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         max_length=_max_length(options, tokenizer_config),
         cuts_left=tokenizer_config.string("truncation_side", "right") == "left",
         lower_case=options.boolean("do_lower_case", False),
+        end_token=read_end_token(tokenizer_config),
         tokenizer_json=_tokenizer_json(transformer),
         prompts=prompts,
         default_prompt_name=default_prompt_name,

@@ -11,6 +11,8 @@ from rose.config import PoolingMode
 from rose.errors import ModelLoadError
 
 MODULES_FILE = "modules.json"
+# pplx-embed: round(127 tanh(x)), for vectors that are not normalized.
+_TANH_QUANTIZERS = ("st_quantize.FlexibleQuantizer",)
 
 # In the order in which sentence-transformers concatenates them.
 _OLD_POOLING_FLAGS: dict[str, PoolingMode] = {
@@ -69,6 +71,8 @@ class HeadConfig:
     normalize: bool = False
     scores: bool = False
     """The rows are logits of a cross-encoder, not vectors."""
+    int8_of_tanh: bool = False
+    """8-bit vectors are of the hyperbolic tangent of each value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ class Modules:
     head: HeadConfig | None
     logit_score: JsonObject | None = None
     """Options of the module that scores by the logits of one or two tokens."""
+    splade: JsonObject | None = None
+    """Options of the module that pools logits of a masked language model."""
 
 
 def read_modules(directory: Path) -> Modules | None:
@@ -110,18 +116,25 @@ class _ModulesReader:
         self.normalize = False
         self.scores = False
         self.logit_score: JsonObject | None = None
+        self.splade: JsonObject | None = None
+        self.int8_of_tanh = False
 
     def add(self, entry: JsonObject) -> None:
         kind = entry.string("type")
         class_name = kind.rpartition(".")[2]
         path = _inside(self.directory, entry.string("path", ""), entry.label)
+        if kind in _TANH_QUANTIZERS and self.pooling is not None:
+            # Code of the model's own, but we know what it computes.
+            self.int8_of_tanh = True
+            return
         if not kind.startswith("sentence_transformers."):
             raise ModelLoadError(
                 f"{entry.label}: module {kind!r} is code of its own, which is not run"
             )
-        finished = self.normalize or self.scores or self.logit_score is not None
+        scored = self.scores or self.logit_score is not None
+        finished = self.normalize or scored or self.splade is not None
         pooled = self.pooling is not None and not finished
-        if class_name == "Transformer" and self.transformer is None:
+        if class_name in ("Transformer", "MLMTransformer") and self.transformer is None:
             self.transformer = path
         elif class_name == "Pooling" and self.transformer is not None and self.pooling is None:
             self.pooling = JsonObject.read(path / "config.json", self.directory)
@@ -136,26 +149,30 @@ class _ModulesReader:
             _check_name(config, "module_input_name", (_POOLED,))
             _check_name(config, "module_output_name", (_POOLED,))
             self.normalize = True
+        elif class_name == "SpladePooling" and self.pooling is None and not finished:
+            self.splade = JsonObject.read(path / "config.json", self.directory)
         elif class_name == "LogitScore" and self.pooling is None and not finished:
             self.logit_score = JsonObject.read(path / "config.json", self.directory)
             _check_name(self.logit_score, "module_input_name", ("causal_logits",))
         elif class_name != "Dropout" or self.transformer is None:
             raise ModelLoadError(
                 f"{entry.label}: module {kind!r} is not supported at this place; supported are "
-                "Transformer, then Pooling, Dense, LayerNorm, Normalize, or LogitScore"
+                "Transformer, then Pooling, Dense, LayerNorm, Normalize, or LogitScore, or "
+                "SpladePooling"
             )
 
     def finish(self) -> Modules:
         if self.transformer is None:
             raise ModelLoadError(f"{MODULES_FILE} names no Transformer module")
         if self.pooling is None:
-            return Modules(self.transformer, None, self.logit_score)
+            return Modules(self.transformer, None, self.logit_score, self.splade)
         head = HeadConfig(
             _read_pooling(self.pooling),
             self.pooling.boolean("include_prompt", True),
             tuple(self.layers),
             self.normalize,
             self.scores,
+            self.int8_of_tanh,
         )
         return Modules(self.transformer, head)
 

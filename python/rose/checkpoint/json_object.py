@@ -31,10 +31,16 @@ class JsonObject:
             ModelLoadError: the file is missing, is not JSON, or holds something else.
         """
         label = str(path.relative_to(root)) if root else path.name
-        values = read_json(path, label)
-        if not isinstance(values, dict):
-            raise ModelLoadError(f"{label}: a JSON object is expected, got {type(values).__name__}")
-        return cls(label, values)
+        return cls._checked(label, read_json(path, label))
+
+    @classmethod
+    def parse(cls, label: str, text: bytes) -> JsonObject:
+        """The object in a text.
+
+        Raises:
+            ModelLoadError: the text is not JSON, or holds something else.
+        """
+        return cls._checked(label, _parse(text, label))
 
     @classmethod
     def read_optional(cls, path: Path, root: Path | None = None) -> JsonObject:
@@ -42,6 +48,12 @@ class JsonObject:
         if path.is_file():
             return cls.read(path, root)
         return cls(str(path.relative_to(root)) if root else path.name, {})
+
+    @classmethod
+    def _checked(cls, label: str, values: object) -> JsonObject:
+        if not isinstance(values, dict):
+            raise ModelLoadError(f"{label}: a JSON object is expected, got {type(values).__name__}")
+        return cls(label, values)
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
@@ -56,6 +68,15 @@ class JsonObject:
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             raise self.wrong(name, f"an integer of at least {minimum}", value)
         return value
+
+    def quotient(self, name: str, by: str) -> int:
+        """One integer divided by another, of which it must be a multiple."""
+        value, divisor = self.integer(name), self.integer(by)
+        if value % divisor:
+            raise ModelLoadError(
+                f"{self.label}: {name} {value} is not a multiple of {by} {divisor}"
+            )
+        return value // divisor
 
     def number(self, name: str, default: float | None = None) -> float:
         """A number."""
@@ -106,11 +127,17 @@ def read_json(path: Path, label: str) -> object:
         ModelLoadError: the file cannot be read or is not JSON.
     """
     try:
-        value: object = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_bytes()
     except FileNotFoundError as error:
         raise ModelLoadError(f"{label} is missing from {path.parent}") from error
     except OSError as error:
         raise ModelLoadError(f"{label} cannot be read: {error.strerror}") from error
+    return _parse(text, label)
+
+
+def _parse(text: bytes, label: str) -> object:
+    try:
+        value: object = json.loads(text.decode("utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ModelLoadError(f"{label} is not valid JSON: {error}") from error
     return value

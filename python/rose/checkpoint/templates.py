@@ -6,6 +6,7 @@ import logging
 import re
 from dataclasses import dataclass, replace
 
+from rose.checkpoint.json_object import JsonObject
 from rose.config import EngineConfig, Task, Templates
 from rose.errors import ConfigError
 
@@ -29,6 +30,21 @@ _QWEN3_RERANKER = (
     "<think>\n\n</think>\n\n"
 )
 
+# The prompt of the package mxbai-rerank (mxbai_rerank_v2.py). Its optional line `instruction: …`
+# before the query is not in it: a place that may be empty is more than a template has.
+_MXBAI_RERANK_V2 = (
+    "<|im_start|>system\n"
+    "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
+    "<|im_start|>user\n"
+    "query: {query}\n"
+    "document: {document}\n"
+    "You are a search relevance expert who evaluates how well documents match search queries. For "
+    "each query-document pair, carefully analyze the semantic relationship between them, then "
+    "provide your binary relevance judgment (0 for not relevant, 1 for relevant).\n"
+    "Relevance:<|im_end|>\n"
+    "<|im_start|>assistant\n"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
@@ -47,6 +63,11 @@ BUILT_IN = {
         Templates(pair=_QWEN3_RERANKER, default_instruction=_WEB_SEARCH),
         answers=("yes", "no"),
     ),
+    "mxbai-rerank-v2": BuiltIn(
+        r"mxbai-rerank-(base|large)-v2",
+        Templates(pair=_MXBAI_RERANK_V2),
+        answers=("1", "0"),
+    ),
     "qwen3-embedding": BuiltIn(
         r"qwen3-embedding",
         Templates(query="Instruct: {instruction}\nQuery:{query}", default_instruction=_WEB_SEARCH),
@@ -59,16 +80,27 @@ BUILT_IN = {
         r"(multilingual-)?e5-\w+-instruct|e5-mistral",
         Templates(query="Instruct: {instruction}\nQuery: {query}", default_instruction=_WEB_SEARCH),
     ),
+    "gte-qwen": BuiltIn(
+        r"gte-qwen[12]",
+        Templates(query="Instruct: {instruction}\nQuery: {query}", default_instruction=_WEB_SEARCH),
+    ),
+    "embeddinggemma": BuiltIn(
+        r"embeddinggemma",
+        Templates(
+            query="task: search result | query: {query}",
+            document="title: none | text: {document}",
+        ),
+    ),
     "bge-en": BuiltIn(
         r"bge-(small|base|large)-en",
         Templates(query="Represent this sentence for searching relevant passages: {query}"),
     ),
     "bge-zh": BuiltIn(
-        r"bge-(small|base|large)-zh",
+        r"bge-(small|base|large)-zh(?!-noinstruct)",
         Templates(query="为这个句子生成表示以用于检索相关文章：{query}"),
     ),
     "nomic": BuiltIn(
-        r"nomic-embed-text",
+        r"nomic-embed-text|modernbert-embed",
         Templates(query="search_query: {query}", document="search_document: {document}"),
     ),
     "nemotron-embed": BuiltIn(
@@ -81,6 +113,7 @@ BUILT_IN = {
     ),
 }
 
+_CONTROL_TOKEN = re.compile(r"<\|\w+\|>")
 # How checkpoints write an instruction into their prompt of queries.
 _INSTRUCT = re.compile(r"Instruct: (?P<instruction>.*)\n(?P<query>Query: ?)")
 
@@ -118,6 +151,24 @@ def find_templates(
     return found
 
 
+def check_control_tokens(templates: Templates, tokenizer_json: bytes) -> None:
+    """Refuses a prompt with a control token that the tokenizer would read as plain text.
+
+    Raises:
+        ConfigError: names the token.
+        ModelLoadError: `tokenizer_json` is malformed.
+    """
+    added = JsonObject.parse("tokenizer.json", tokenizer_json).array("added_tokens", [])
+    known = {entry.get("content") for entry in added if isinstance(entry, dict)}
+    for text in (templates.pair, templates.query, templates.document):
+        for token in _CONTROL_TOKEN.findall(text):
+            if token not in known:
+                raise ConfigError(
+                    f"the template has {token}, which is no token of this model: it is another "
+                    "family's. --template none is for none, --pair-template for one of your own"
+                )
+
+
 def built_in_answers(template: str, name: str) -> tuple[str, str] | None:
     """Answers of the built-in set called `template`, else of one that fits the model's name."""
     if template in BUILT_IN:
@@ -146,7 +197,7 @@ def _start(
                 f"template must be auto, none or one of {', '.join(BUILT_IN)}, "
                 f"got {config.template!r}"
             )
-        return _for_task(BUILT_IN[config.template].templates, task)
+        return _asked_for(config.template, task)
     if task != "embed" and pair is not None:
         return pair
     if task == "embed" and any(prompts.values()):
@@ -159,6 +210,14 @@ def _start(
             )
             return templates
     return Templates()
+
+
+def _asked_for(name: str, task: Task) -> Templates:
+    templates = _for_task(BUILT_IN[name].templates, task)
+    if templates == Templates():
+        kind = "an embedding model" if task == "embed" else "one that scores pairs"
+        raise ConfigError(f"template {name} does not fit this model, which is {kind}")
+    return templates
 
 
 def _for_task(templates: Templates, task: Task) -> Templates:

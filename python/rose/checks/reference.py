@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from rose.checkpoint.answers import AnswerTokens
+from rose.checkpoint.checkpoint import read_checkpoint
 from rose.checks.scorer import Role, Vectors, similarities
 from rose.config import ModelInfo
 from rose.errors import ConfigError
@@ -27,8 +29,15 @@ class Reference(Protocol):
         """Calibrated scores [documents]."""
 
 
-def load_reference(directory: Path, info: ModelInfo) -> Reference:
+def load_reference(
+    directory: Path, info: ModelInfo, answers: AnswerTokens | None = None
+) -> Reference:
     """Loads the directory in float32 on CPU.
+
+    Args:
+        directory: Of the model.
+        info: What the engine made of it.
+        answers: Of a language model that is a reranker.
 
     Raises:
         ConfigError: the packages are not installed.
@@ -40,10 +49,12 @@ def load_reference(directory: Path, info: ModelInfo) -> Reference:
             "a check needs sentence-transformers: pip install sentence-transformers"
         ) from error
     name = f"sentence-transformers {sentence_transformers.__version__}"
+    if info.outputs.kinds == ("sparse",):
+        return _SparseEmbedder(directory, info, name)
     if info.task == "embed":
         return _Embedder(directory, info, name)
     if info.templates.pair:
-        return _Prompted(directory, info)
+        return _Prompted(directory, info, answers)
     return _CrossEncoder(directory, info, name)
 
 
@@ -55,6 +66,12 @@ class _Embedder:
         self._similarity = info.similarity
         self._model: Any = SentenceTransformer(str(directory), device="cpu")
         self._model.float()
+        if info.tokenizer_json != read_checkpoint(directory).tokenizer_json:
+            # Since version 5 transformers does not read add_eos_token, which the model asks for.
+            from tokenizers import Tokenizer
+
+            ended = Tokenizer.from_str(info.tokenizer_json.decode())
+            self._model.tokenizer.backend_tokenizer.post_processor = ended.post_processor
 
     def vectors(self, texts: Sequence[str], role: Role = "") -> Vectors:
         encode = {
@@ -67,6 +84,27 @@ class _Embedder:
     def scores(self, query: str, documents: Sequence[str]) -> Vectors:
         query_vector = self.vectors([query], "query")[0]
         return similarities(self._similarity, query_vector, self.vectors(documents, "document"))
+
+
+class _SparseEmbedder(_Embedder):
+    """Weights of the vocabulary as vectors."""
+
+    def __init__(self, directory: Path, info: ModelInfo, name: str) -> None:
+        from sentence_transformers import SparseEncoder
+
+        self.name = name
+        self._similarity = info.similarity
+        self._model = SparseEncoder(str(directory), device="cpu")
+        self._model.float()
+
+    def vectors(self, texts: Sequence[str], role: Role = "") -> Vectors:
+        encode = {
+            "query": self._model.encode_query,
+            "document": self._model.encode_document,
+            "": self._model.encode,
+        }[role]
+        found = encode(list(texts), show_progress_bar=False, convert_to_sparse_tensor=False)
+        return np.asarray(found, np.float64)
 
 
 class _CrossEncoder:
@@ -96,16 +134,16 @@ class _CrossEncoder:
 class _Prompted:
     """A model that reads a prompt: the prompt as text, tokenized and run by transformers alone."""
 
-    def __init__(self, directory: Path, info: ModelInfo) -> None:
+    def __init__(self, directory: Path, info: ModelInfo, answers: AnswerTokens | None) -> None:
         import transformers
 
         self.name = f"transformers {transformers.__version__}"
         self._info = info
         self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(directory)
-        self._is_causal = info.architecture.endswith("ForCausalLM")
+        self._answers = answers
         kind = (
             transformers.AutoModelForCausalLM
-            if self._is_causal
+            if answers is not None
             else transformers.AutoModelForSequenceClassification
         )
         self._model: Any = kind.from_pretrained(directory, dtype=torch.float32).eval()
@@ -120,13 +158,13 @@ class _Prompted:
     def _score(self, query: str, document: str) -> float:
         logits = self._model(torch.tensor([self._ids(query, document)])).logits
         info = self._info
-        if self._is_causal:
-            yes, no = (self._tokenizer.convert_tokens_to_ids(token) for token in ("yes", "no"))
-            both = logits[0, -1, [no, yes]].double()
-            if info.activation == "identity":
-                return float(both[1] - both[0])
-            return float(torch.softmax(both, 0)[1])
-        row = logits[0].double()
+        if self._answers is not None:
+            last = logits[0, -1].double()
+            row = last[[self._answers.yes]]
+            if self._answers.no is not None:
+                row = row - last[self._answers.no]
+        else:
+            row = logits[0].double()
         if info.activation == "softmax":
             row = torch.softmax(row, 0)
         elif info.activation == "sigmoid":

@@ -34,14 +34,23 @@ class Scorer:
             raise ModelLoadError(str(error)) from error
 
     def rows(self, sequences: Sequence[tuple[list[int], int]]) -> Vectors:
-        """What the model gives for token ids: [sequences, output_width]."""
+        """What the model gives for token ids: [sequences, output_width].
+
+        Of a model with a row for each token the dense vectors: [sequences, dimensions].
+        """
         rows = []
         for first in range(0, len(sequences), _SEQUENCES_OF_A_STEP):
             some = sequences[first : first + _SEQUENCES_OF_A_STEP]
             batch = ForwardBatch.from_sequences(
                 [ids for ids, _ in some], self.info.layout, [start for _, start in some]
             )
-            rows.append(self.engine.step(batch).numpy().astype(np.float64)[: len(some)])
+            output = self.engine.step(batch).numpy().astype(np.float64)
+            if self.info.layout.token_rows:
+                outputs = self.info.outputs
+                starts = np.cumsum([0, *(len(ids) for ids, _ in some[:-1])])
+                end = outputs.dense_start + outputs.dimensions
+                output = output[starts, outputs.dense_start : end]
+            rows.append(output[: len(some)])
         return np.concatenate(rows)
 
     def vectors(self, texts: Sequence[str], role: Role = "") -> Vectors:

@@ -46,6 +46,8 @@ def check(
 
     The status is 1 when something differs by more than rounding. Needs sentence-transformers.
     """
+    from rose.checkpoint.answers import find_answer_tokens
+    from rose.checkpoint.checkpoint import read_checkpoint
     from rose.checks.comparison import compare, make_golden
     from rose.checks.golden import GOLDEN_FILE
     from rose.checks.reference import load_reference
@@ -68,7 +70,8 @@ def check(
     engine = Engine.load(model, config)
     assert engine.directory is not None
     scorer = Scorer(engine)
-    reference = load_reference(engine.directory, engine.info)
+    answers = find_answer_tokens(read_checkpoint(engine.directory), engine.info.name, config)
+    reference = load_reference(engine.directory, engine.info, answers)
     comparison = compare(scorer, reference)
     if as_json:
         print(json_line(_as_object(comparison, scorer)))

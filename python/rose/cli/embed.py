@@ -85,6 +85,8 @@ def embed(
                 prompt_name=prompt_name,
                 dimensions=dimensions,
                 dtype=dtype,
+                # A model may give sparse vectors unasked, which no array holds.
+                outputs=("dense",),
                 priority="bulk",
                 model=model,
             )

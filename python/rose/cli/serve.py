@@ -21,6 +21,7 @@ _OPTION_OF_FIELD = option_names(
         "served_name": "served-model-name",
         "api_keys": "api-key",
         "cors_origins": "cors-origin",
+        "outputs": "output",
     },
 )
 
@@ -179,6 +180,14 @@ def serve(
     max_batch_sequences: Annotated[
         int, _option("Most sequences of one step.", "MAX_BATCH_SEQUENCES")
     ] = _ENGINE.max_batch_sequences,
+    output: Annotated[
+        list[str] | None,
+        _option(
+            "A form of vectors: dense, sparse or tokens; repeatable, the first is the default.",
+            "OUTPUT",
+            metavar="KIND",
+        ),
+    ] = None,
     self_check: Annotated[
         str,
         _option(
@@ -280,6 +289,7 @@ def serve(
             num_threads=num_threads,
             max_batch_tokens=max_batch_tokens,
             max_batch_sequences=max_batch_sequences,
+            outputs=tuple(output or ()),  # type: ignore[arg-type]
             self_check=self_check,  # type: ignore[arg-type]
             deterministic=deterministic,
             graph_max_tokens=graph_max_tokens,

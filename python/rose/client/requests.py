@@ -116,7 +116,7 @@ class EmbedRequest:
         dimensions: Keep the first N of a matryoshka model; 0 is all.
         dtype: Numbers on the wire, see `EmbedResult.embeddings`.
         normalize: True for length 1, False for the pooled vector; None is as the model does.
-        outputs: `dense` (the default), `sparse`, `tokens`.
+        outputs: `dense`, `sparse`, `tokens`; empty is the first form that the model gives.
         truncation: A policy by name, or all of `Truncation`.
         priority: `interactive` (the default) or `bulk`.
         strict: The first bad input fails the request.

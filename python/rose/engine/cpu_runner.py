@@ -18,12 +18,9 @@ from rose.lazy_tensor import LazyTensor
 from rose.models.base import Model
 
 # Tokens of a piece: many enough to hide what each of torch's calls costs, few enough that the widest
-# activation (4 * hidden) stays near. 40,000 tokens of MiniLM on two threads, in pieces of
-# 512 / 1,024 / 2,048 / 4,096 side by side: float32 4.12 / 3.96 / 3.99 / 4.04 s, bfloat16 2.36 / 2.17 /
-# 1.68 / 1.39 s; one after the other, with both threads in each piece of 4,096: 4.32 and 2.92 s.
+# activation (4 * hidden) stays near.
 PIECE_TOKENS = 2048
-# Pieces as small as this still gain from running side by side: 4 texts of 64 tokens took 28.4 instead
-# of 34.2 ms in float32, 10.9 instead of 17.3 ms in bfloat16.
+# Pieces as small as this still gain from running side by side.
 SMALLEST_PIECE_TOKENS = 128
 
 
@@ -33,7 +30,7 @@ class _Piece:
 
     batch: ForwardBatch
     rows: torch.Tensor
-    """Their places in the step's result, int64 [num_sequences]."""
+    """Places of its rows in the step's result, int64."""
     result: torch.Tensor | None = None
 
 
@@ -63,7 +60,9 @@ class CpuRunner:
         self.workers = CpuWorkers(make_attention, self._run_piece)
         backbone = model.backbone
         self.layout = BatchLayout(
-            token_types=backbone.token_types, position_offset=backbone.position_offset
+            token_types=backbone.token_types,
+            position_offset=backbone.position_offset,
+            token_rows=getattr(model, "token_rows", False),
         )
 
     def make_slot(self, capacity: int) -> InputSlot:
@@ -99,12 +98,13 @@ class CpuRunner:
         )
 
     def step(self, batch: ForwardBatch) -> LazyTensor:
-        """Rows [num_sequences, output_width]."""
+        """Rows [num_sequences, output_width], or [num_tokens, output_width] of token rows."""
+        num_rows = batch.num_tokens if self.layout.token_rows else batch.num_sequences
         with torch.inference_mode():
             if self.deterministic:
                 return LazyTensor(self._run_sorted(batch))
             if batch.num_sequences == 1 or batch.num_tokens == batch.num_sequences:
-                return LazyTensor(self._run(batch, self.attention)[: batch.num_sequences])
+                return LazyTensor(self._run(batch, self.attention)[:num_rows])
             return LazyTensor(self._run_sorted(batch))
 
     def _run(self, batch: ForwardBatch, attention: AttentionBackend) -> torch.Tensor:
@@ -142,7 +142,9 @@ class CpuRunner:
                 num_sequences=last - first,
                 max_seqlen=int(lengths[last - 1]),
             )
-            pieces.append(_Piece(piece, torch.from_numpy(order[first:last])))
+            token_rows = self.layout.token_rows
+            places = index[start:end] if token_rows else torch.from_numpy(order[first:last])
+            pieces.append(_Piece(piece, places))
         if self.deterministic or self._fill_all_threads(pieces):
             # The longest sequences first: what ends last should be small.
             self.workers.run(pieces[::-1])
@@ -153,7 +155,8 @@ class CpuRunner:
         for each in pieces:
             assert each.result is not None, "a piece that failed has raised"
             if output is None:
-                output = each.result.new_empty((batch.num_sequences, each.result.shape[1]))
+                num_rows = batch.num_tokens if self.layout.token_rows else batch.num_sequences
+                output = each.result.new_empty((num_rows, each.result.shape[1]))
             output[each.rows] = each.result
         assert output is not None, "a batch has at least one sequence"
         return output

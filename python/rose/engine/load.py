@@ -11,12 +11,24 @@ import torch
 import rose
 from rose.checkpoint.answers import AnswerTokens, find_answer_tokens
 from rose.checkpoint.checkpoint import Checkpoint, read_checkpoint
+from rose.checkpoint.end_token import with_end_token
 from rose.checkpoint.fingerprint import fingerprint
 from rose.checkpoint.head import DenseConfig, HeadConfig, LayerNormConfig
 from rose.checkpoint.location import find_model
-from rose.checkpoint.templates import find_templates
+from rose.checkpoint.templates import check_control_tokens, find_templates
+from rose.checkpoint.token_heads import token_head_files
 from rose.checkpoint.weights import SafetensorsWeights, weight_files
-from rose.config import Activation, BatchLayout, EngineConfig, ModelInfo, Task, TaskChoice
+from rose.config import (
+    Activation,
+    BatchLayout,
+    EngineConfig,
+    ModelInfo,
+    Outputs,
+    Similarity,
+    Task,
+    TaskChoice,
+)
+from rose.engine.load_outputs import is_splade, load_splade, with_outputs
 from rose.errors import ConfigError, ModelLoadError
 from rose.layers.linear import load_linear
 from rose.layers.norm import LayerNorm
@@ -31,6 +43,7 @@ from rose.models.registry import (
     find_decoder,
     is_classifier,
 )
+from rose.models.token_outputs import TokenOutputModel
 
 logger = logging.getLogger(__name__)
 
@@ -62,14 +75,20 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     dtype = find_dtype(config.dtype, device)
     weights = SafetensorsWeights(checkpoint.transformer, dtype, device)
     head: HeadConfig | None = None
+    outputs = Outputs()
     loaded: Model
     answers = find_answer_tokens(checkpoint, name, config)
     labels: tuple[str, ...] = () if answers is None else ("yes",)
     if answers is not None:
         loaded, unused = _load_reranker(checkpoint, config, weights, answers)
+    elif is_splade(checkpoint, config):
+        head = HeadConfig(pooling=("max",))
+        loaded, outputs, unused = load_splade(checkpoint, config, weights)
     elif _is_embedding(checkpoint, config.task):
         head = _head(checkpoint, config)
-        loaded, unused = _load_embedding(checkpoint, head, weights)
+        embedding, unused = _load_embedding(checkpoint, head, weights)
+        loaded, outputs = with_outputs(embedding, checkpoint, config, weights)
+        outputs = replace(outputs, int8_of_tanh=head.int8_of_tanh)
         if head.scores:
             labels = tuple(f"LABEL_{index}" for index in range(loaded.output_width))
     else:
@@ -81,10 +100,14 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     files = list(weights.files)
     for dense in head.dense if head else ():
         files += weight_files(dense.directory)
+    if isinstance(loaded, TokenOutputModel):
+        files += token_head_files(checkpoint.transformer)
     embeds = head is not None and not head.scores
     task: Task = "embed" if embeds else "score" if loaded.output_width == 1 else "classify"
     pooling = "+".join(head.pooling) if head else "cls" if answers is None else "last_token"
     templates = find_templates(config, task, name, checkpoint.prompts, checkpoint.pair_templates)
+    tokenizer_json = _tokenizer_json(checkpoint, head)
+    check_control_tokens(templates, tokenizer_json)
     if answers is not None and not templates.pair:
         logger.warning(
             "no template of pairs: the language model gets a query and a document without a question"
@@ -98,9 +121,10 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
         vocab_size=backbone.vocab_size,
         pooling=pooling,
         normalized=bool(head and head.normalize),
-        similarity=checkpoint.similarity or "cosine",
+        similarity=_similarity(checkpoint, outputs),
         activation=_activation(checkpoint, task),
         labels=labels,
+        outputs=outputs,
         positive_label=_positive_label(labels) if task == "classify" else 0,
         matryoshka_dimensions=checkpoint.matryoshka_dimensions if embeds else (),
         prompts=checkpoint.prompts,
@@ -111,7 +135,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
         device=str(device),
         fingerprint=fingerprint(
             files,
-            checkpoint.tokenizer_json,
+            tokenizer_json,
             checkpoint.architecture,
             pooling,
             head.normalize if head else None,
@@ -119,16 +143,28 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
             checkpoint.prompts,
             templates,
             answers,
+            outputs,
+            checkpoint.splade.values if checkpoint.splade else None,
             checkpoint.lower_case,
             str(dtype),
             rose.__version__,
         ),
-        tokenizer_json=checkpoint.tokenizer_json,
+        tokenizer_json=tokenizer_json,
         layout=BatchLayout(
-            token_types=backbone.token_types, position_offset=backbone.position_offset
+            token_types=backbone.token_types,
+            position_offset=backbone.position_offset,
+            token_rows=isinstance(loaded, TokenOutputModel),
         ),
     )
     return loaded, info, directory
+
+
+def _similarity(checkpoint: Checkpoint, outputs: Outputs) -> Similarity:
+    if outputs.kinds[0] == "dense":
+        return checkpoint.similarity or "cosine"
+    # Weights and vectors of single tokens are compared by products; the directory speaks of vectors.
+    splade = outputs.kinds == ("sparse",) and checkpoint.splade is not None
+    return (checkpoint.similarity if splade else None) or "dot"
 
 
 def find_device(name: str) -> torch.device:
@@ -179,7 +215,7 @@ def _head(checkpoint: Checkpoint, config: EngineConfig) -> HeadConfig:
 
 def _load_embedding(
     checkpoint: Checkpoint, head: HeadConfig, weights: SafetensorsWeights
-) -> tuple[Model, tuple[str, ...]]:
+) -> tuple[EmbeddingModel, tuple[str, ...]]:
     backbone_class = find_backbone(checkpoint.architecture)
     backbone = backbone_class(checkpoint.config, weights)
     width = backbone.hidden_size * len(head.pooling)
@@ -258,12 +294,18 @@ def _load_classifier(
 
 
 def _refuse_embedding_options(checkpoint: Checkpoint, config: EngineConfig) -> None:
-    for option in ("pooling", "normalize"):
-        if getattr(config, option) is not None:
+    for option, unset in (("pooling", None), ("normalize", None), ("outputs", ())):
+        if getattr(config, option) != unset:
             raise ConfigError(
                 f"{option} is an option of embedding models; "
                 f"{checkpoint.architecture} is served as a cross-encoder"
             )
+
+
+def _tokenizer_json(checkpoint: Checkpoint, head: HeadConfig | None) -> bytes:
+    if checkpoint.end_token is None or head is None or "last_token" not in head.pooling:
+        return checkpoint.tokenizer_json
+    return with_end_token(checkpoint.tokenizer_json, checkpoint.end_token)
 
 
 def _max_sequence_tokens(checkpoint: Checkpoint, config: EngineConfig, max_positions: int) -> int:

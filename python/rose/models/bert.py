@@ -113,12 +113,7 @@ class BertModel:
         num_positions = config.integer("max_position_embeddings")
         self.max_positions = num_positions - self.position_offset
         num_heads = config.integer("num_attention_heads")
-        if self.hidden_size % num_heads:
-            raise ModelLoadError(
-                f"{config.label}: hidden_size {self.hidden_size} is not a multiple of "
-                f"num_attention_heads {num_heads}"
-            )
-        head_dim = self.hidden_size // num_heads
+        head_dim = config.quotient("hidden_size", "num_attention_heads")
         eps = config.number("layer_norm_eps", 1e-12)
         embeddings = f"{self.base_prefix}embeddings.word_embeddings.weight"
         prefix = self.base_prefix if weights.has(embeddings) else ""

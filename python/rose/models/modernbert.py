@@ -12,7 +12,6 @@ import torch.nn.functional as F
 
 from rose.attention.base import AttentionBackend, AttentionShape
 from rose.checkpoint.json_object import JsonObject
-from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
 from rose.kernels.norm import mark_bad_sequences
 from rose.kernels.pooling import RowChoice, select_rows
@@ -98,7 +97,7 @@ class ModernBertModel:
         self.hidden_size = config.integer("hidden_size")
         self.vocab_size = config.integer("vocab_size")
         self.max_positions = config.integer("max_position_embeddings", 8192)
-        self.attention_shape = _attention_shape(config, self.hidden_size)
+        self.attention_shape = _attention_shape(config)
         head_dim = self.attention_shape.head_dim
         self.rope, self.local_rope = (
             RopeConfig(config, theta, layer_type=layer_type, theta_field=field).table(
@@ -205,14 +204,9 @@ def _windowed_layers(config: JsonObject) -> list[bool]:
     return [index % every != 0 for index in range(num_layers)]
 
 
-def _attention_shape(config: JsonObject, hidden_size: int) -> AttentionShape:
+def _attention_shape(config: JsonObject) -> AttentionShape:
     num_heads = config.integer("num_attention_heads")
-    if hidden_size % num_heads:
-        raise ModelLoadError(
-            f"{config.label}: hidden_size {hidden_size} is not a multiple of "
-            f"num_attention_heads {num_heads}"
-        )
-    head_dim = hidden_size // num_heads
+    head_dim = config.quotient("hidden_size", "num_attention_heads")
     reach = config.integer("local_attention", 128) // 2
     scale = head_dim**-0.5
     local = AttentionShape(num_heads, num_heads, head_dim, scale, window=(reach, reach))

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from rose.checkpoint.answers import find_answer_tokens
+from rose.checkpoint.checkpoint import read_checkpoint
 from rose.checks.comparison import make_golden
 from rose.checks.golden import GOLDEN_FILE, Golden
 from rose.checks.reference import load_reference
@@ -29,7 +31,9 @@ def load(directory: Path, **options: Any) -> Engine:
 def with_golden(directory: Path, **options: Any) -> Path:
     """Writes what the reference gives for the directory as it is."""
     info = load(directory, **options).info
-    reference = load_reference(directory, info)
+    config = EngineConfig(device="cpu", **options)
+    answers = find_answer_tokens(read_checkpoint(directory), info.name, config)
+    reference = load_reference(directory, info, answers)
     make_golden(reference, embeds=info.task == "embed").write(directory / GOLDEN_FILE)
     return directory
 

@@ -16,6 +16,7 @@ from rose.engine.cuda_runner import CudaRunner
 from rose.graphs.config import GraphConfig
 from rose.layers.pooling import Pooling
 from rose.models.bert import BertModel
+from rose.models.causal_reranker import CausalReranker
 from rose.models.embedding import EmbeddingModel
 from rose.models.gemma3 import Gemma3Model
 from rose.models.gte import GteModel
@@ -26,7 +27,6 @@ from rose.models.mpnet import MPNetModel
 from rose.models.nomic_bert import NomicBertModel
 from rose.models.qwen2 import Qwen2Model
 from rose.models.qwen3 import BidirectionalQwen3Model, Qwen3Model
-from rose.models.qwen3_reranker import Qwen3Reranker
 from rose.models.xlm_roberta import XLMRobertaForSequenceClassification, XLMRobertaModel
 
 VOCAB_SIZE = 20000
@@ -135,7 +135,9 @@ FAMILIES = (
     Family("embedding-gemma", _embedding(Gemma3Model, GEMMA3, "mean")),
     Family(
         "qwen3-reranker",
-        lambda weights: Qwen3Reranker(JsonObject("config.json", QWEN3), weights, 17, 4),
+        lambda weights: CausalReranker(
+            Qwen3Model, JsonObject("config.json", QWEN3), weights, 17, 4
+        ),
     ),
 )
 

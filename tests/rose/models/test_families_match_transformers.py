@@ -16,13 +16,13 @@ from rose.config import BatchLayout
 from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
 from rose.models.base import Backbone
+from rose.models.causal_reranker import CausalReranker
 from rose.models.llama import BidirectionalLlamaForSequenceClassification, LlamaModel
 from rose.models.qwen3 import (
     BidirectionalQwen3Model,
     Qwen3ForSequenceClassification,
     Qwen3Model,
 )
-from rose.models.qwen3_reranker import Qwen3Reranker
 from rose.models.xlm_roberta import XLMRobertaForSequenceClassification, XLMRobertaModel
 
 transformers = pytest.importorskip("transformers")
@@ -228,7 +228,9 @@ def test_fused_projections() -> None:
 def test_qwen3_reranker_is_yes_minus_no(tied: bool) -> None:
     values = {**QWEN3_SIZES, "tie_word_embeddings": tied}
     reference = _reference("Qwen3ForCausalLM", "Qwen3Config", values)
-    model = Qwen3Reranker(JsonObject("config.json", values), StateDict(reference), 17, 4)
+    model = CausalReranker(
+        Qwen3Model, JsonObject("config.json", values), StateDict(reference), 17, 4
+    )
     logits, _ = _run(model, model.backbone)
     last = torch.cat([reference(torch.tensor([ids])).logits[:, -1] for ids in _sequences()])
     expected = (last[:, 17] - last[:, 4])[:, None]

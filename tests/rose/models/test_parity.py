@@ -10,7 +10,8 @@ pytest.importorskip("transformers")
 pytest.importorskip("sentence_transformers")
 
 from model_parity import compare, real_tokenizer
-from model_parity_cases import CASES, Case
+from model_parity_case import Case
+from model_parity_cases import CASES
 
 TOLERANCE = 1e-5
 

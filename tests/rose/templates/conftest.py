@@ -1,4 +1,4 @@
-"""A Qwen3-Reranker with random weights and the real tokenizer."""
+"""Rerankers that are language models, with random weights and the real tokenizer."""
 
 from __future__ import annotations
 
@@ -13,14 +13,23 @@ TOKENIZER = Path(__file__).parents[3] / "models" / "qwen3-tokenizer"
 
 @pytest.fixture(scope="session")
 def qwen3_reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory as the model is published: a language model, and nothing of a reranker."""
+    """A directory as Qwen3-Reranker is published: a language model, and nothing of a reranker."""
+    return _language_model(tmp_path_factory.mktemp("model") / "Qwen3-Reranker-tiny", "Qwen3", 512)
+
+
+@pytest.fixture(scope="session")
+def mxbai_rerank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory as mxbai-rerank-v2 was published: a language model, and nothing of a reranker."""
+    return _language_model(tmp_path_factory.mktemp("model") / "mxbai-rerank-base-v2", "Qwen2", 400)
+
+
+def _language_model(directory: Path, family: str, max_length: int) -> Path:
     if not (TOKENIZER / "tokenizer.json").is_file():
         pytest.skip("models/qwen3-tokenizer is not there: run scripts/fetch_models.py")
     import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+    import transformers
 
-    directory = tmp_path_factory.mktemp("model") / "Qwen3-Reranker-tiny"
-    config = Qwen3Config(
+    config = getattr(transformers, f"{family}Config")(
         vocab_size=151669,
         hidden_size=32,
         num_hidden_layers=2,
@@ -33,9 +42,9 @@ def qwen3_reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tie_word_embeddings=True,
     )
     torch.manual_seed(3)
-    Qwen3ForCausalLM(config).eval().save_pretrained(directory)
+    getattr(transformers, f"{family}ForCausalLM")(config).eval().save_pretrained(directory)
     shutil.copy(TOKENIZER / "tokenizer.json", directory)
     tokenizer = json.loads((TOKENIZER / "tokenizer_config.json").read_text())
-    tokenizer["model_max_length"] = 512
+    tokenizer["model_max_length"] = max_length
     (directory / "tokenizer_config.json").write_text(json.dumps(tokenizer))
     return directory

@@ -80,8 +80,16 @@ def test_rendered_with_its_places(tmp_path: Path) -> None:
     flat = "{{ bos_token }}{% for m in messages %}{{ m.role }}={{ m.content }};{% endfor %}"
     assert read(flat) is None  # No such roles: a chat, not a pair.
     named = flat.replace("{% for", "{# query document #}{% for")
-    expected = "<s>system={instruction};query={query};document={document};"
+    # Without an instruction there is no place for one, not a place with nothing in it.
+    expected = "<s>query={query};document={document};"
     assert read(named) == Templates(pair=expected)
+    always = '{{ (messages | selectattr("role", "eq", "system") | list + [{}]) [0].content }};'
+    empty = read(
+        "{# query document #}" + always + flat.replace("m in messages", "m in messages[-2:]")
+    )
+    assert empty is not None
+    assert empty.pair.startswith("{instruction};<s>query=")
+    assert empty.default_instruction == ""
     structured = named.replace("m.content", "m.content[0].text")
     assert read(structured) == Templates(pair=expected)
     mode = "{# query document #}{{ mode }}" + flat

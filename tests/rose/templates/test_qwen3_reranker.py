@@ -181,12 +181,25 @@ def test_a_tokenizer_without_the_answers_is_refused(qwen3_reranker: Path, tmp_pa
         Engine.load(directory, EngineConfig(device="cpu"))
 
 
+@pytest.mark.parametrize("name", ["zerank-1", "Some-RERANKER-2b"])
 def test_a_reranker_whose_answers_nobody_knows_is_refused(
-    qwen3_reranker: Path, tmp_path: Path
+    qwen3_reranker: Path, tmp_path: Path, name: str
 ) -> None:
-    directory = tmp_path / "mxbai-rerank-base-v2"
+    directory = tmp_path / name
     shutil.copytree(qwen3_reranker, directory)
-    with pytest.raises(ConfigError, match="task must be score or embed for mxbai-rerank-base-v2"):
+    with pytest.raises(ConfigError, match=f"task must be score or embed for {name}"):
         Engine.load(directory, EngineConfig(device="cpu"))
     info = Engine.load(directory, EngineConfig(device="cpu", task="score")).info
     assert (info.task, info.labels) == ("score", ("yes",))
+
+
+def test_a_family_that_is_not_supported_is_not_asked_for_its_answers(
+    qwen3_reranker: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "bge-reranker-v2-gemma"
+    shutil.copytree(qwen3_reranker, directory)
+    config = json.loads((directory / "config.json").read_text())
+    config["architectures"] = ["GemmaForCausalLM"]
+    (directory / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelLoadError, match="'GemmaForCausalLM' is not supported"):
+        Engine.load(directory, EngineConfig(device="cpu"))

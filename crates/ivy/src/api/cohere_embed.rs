@@ -3,7 +3,7 @@
 use axum::response::Response;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
-use tulip_proto::v1::{DType, EmbedRequest, InputType};
+use tulip_proto::v1::{DType, EmbedRequest, InputType, OutputKind};
 use utoipa::ToSchema;
 
 use super::call::{Call, Reply};
@@ -200,6 +200,7 @@ async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
         truncation: Some(truncation),
         dimensions: options::count("output_dimension", body.output_dimension, 1)?,
         priority: options::priority(&call.headers, body.priority)?.into(),
+        outputs: vec![OutputKind::Dense.into()],
         ..EmbedRequest::default()
     };
 

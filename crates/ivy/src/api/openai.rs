@@ -4,7 +4,7 @@ use axum::response::Response;
 use http::HeaderMap;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use tulip_proto::v1::{DType, EmbedRequest, InputType, Normalization};
+use tulip_proto::v1::{DType, EmbedRequest, InputType, Normalization, OutputKind};
 use utoipa::ToSchema;
 
 use super::call::{Call, Reply};
@@ -215,6 +215,7 @@ fn request(
         dtype: dtype.into(),
         normalization: normalization.into(),
         priority: priority(&call.headers, body.priority)?,
+        outputs: vec![OutputKind::Dense.into()],
         ..EmbedRequest::default()
     };
     Ok((request, encoding))

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use serde::Serialize;
-use tulip_proto::v1::{OutputKind, Task};
+use tulip_proto::v1::Task;
 use utoipa::ToSchema;
 
 use super::call::{Call, Reply};
@@ -10,6 +10,7 @@ use super::family::Family;
 use crate::activity::{Activity, Counts};
 use crate::backend::ReplicaLoad;
 use crate::gateway::Gateway;
+use crate::job::form_name;
 use crate::model::Model;
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -160,7 +161,7 @@ impl<'a> From<&'a Model> for ModelStatus<'a> {
             score_activation: &info.score_activation,
             prompts,
             default_instruction: template.map_or("", |template| &template.default_instruction),
-            outputs: info.outputs().map(output_name).collect(),
+            outputs: info.outputs().map(form_name).collect(),
             server_version: &info.server_version,
         }
     }
@@ -172,14 +173,6 @@ fn task_name(task: Task) -> &'static str {
         Task::Score => "score",
         Task::Classify => "classify",
         Task::Unspecified => "unknown",
-    }
-}
-
-fn output_name(kind: OutputKind) -> &'static str {
-    match kind {
-        OutputKind::Dense | OutputKind::Unspecified => "dense",
-        OutputKind::Sparse => "sparse",
-        OutputKind::Tokens => "tokens",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tonic::Request;
-use tulip_proto::v1::{EmbedRequest, EmbedResponse, SparseVectors, TokenVectors};
+use tulip_proto::v1::{EmbedRequest, EmbedResponse, OutputKind, SparseVectors, TokenVectors};
 
 use super::merge::{Notices, append_offsets, stack};
 use super::weight::Weight;
@@ -17,6 +17,12 @@ impl Split for EmbedRequest {
     fn weights(&self, max_sequence_tokens: usize) -> Vec<Weight> {
         let weight = |input| Weight::of(input, 0, max_sequence_tokens);
         self.inputs.iter().map(weight).collect()
+    }
+
+    /// Vectors of tokens stay together: only a replica that sees all of them can tell, before
+    /// anything is computed, that no message holds the answer.
+    fn is_divisible(&self) -> bool {
+        !self.outputs.contains(&OutputKind::Tokens.into())
     }
 
     fn part(&self, items: Range<usize>, model: &str) -> Self {

@@ -8,6 +8,7 @@
 mod cohere;
 mod errors;
 mod fleet;
+mod forms;
 mod jina;
 mod mutations;
 mod openai;

@@ -255,6 +255,7 @@ fn mutated_requests() {
                     "not supported",
                     "gives vectors",
                     "gives scores",
+                    "gives dense vectors",
                     "no labels",
                 ];
                 let message = found.to_string();

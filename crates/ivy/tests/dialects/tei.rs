@@ -136,9 +136,9 @@ async fn embed_invalid() {
             json!({"error": error, "error_type": error_type})
         );
     }
-    for (path, kind) in [("/embed_all", "TOKENS"), ("/embed_sparse", "SPARSE")] {
+    for (path, kind) in [("/embed_all", "tokens"), ("/embed_sparse", "sparse")] {
         let answer = gateway.post(path, json!({"inputs": "w1"})).await;
-        let error = format!("outputs[0]: OUTPUT_KIND_{kind} is not supported by this model");
+        let error = format!("model: \"fake\" gives dense vectors, not {kind}");
         assert_eq!(
             answer.json(424),
             json!({"error": error, "error_type": "Backend"})

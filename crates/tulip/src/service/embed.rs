@@ -3,14 +3,18 @@
 use tokio::time::Instant;
 use tulip_proto::v1::{DType, EmbedRequest, EmbedResponse, Normalization, OutputKind};
 
+use super::answer::Answer;
 use super::encode::Around;
 use super::item::{ItemFailure, Path};
+use super::model::output_kind;
 use super::options::{check_count, enum_value, priority, truncation};
+use super::parts::Parts;
 use super::serving::{Account, Serving};
 use crate::deadline::Deadline;
-use crate::engine::{ModelInfo, Task};
+use crate::engine::{ModelInfo, Output, Task};
 use crate::error::{Error, Result};
 use crate::prompt::PromptChoice;
+use crate::sequence::Sequence;
 use crate::vectors::VectorFormat;
 
 /// Name of the method in metrics.
@@ -30,8 +34,8 @@ pub(crate) async fn embed(
             info.name
         )));
     }
-    let format = format(info, &request)?;
-    check_outputs(&request.outputs)?;
+    let outputs = outputs(info, &request.outputs)?;
+    let format = format(info, &request, &outputs)?;
     let truncation = truncation(request.truncation.as_ref(), info.max_sequence_tokens)?;
     let priority = priority(request.priority)?;
     let prompt = PromptChoice {
@@ -58,65 +62,65 @@ pub(crate) async fn embed(
         tokenize: tokenize.elapsed(),
     };
     let sequences = std::mem::take(&mut encoded.sequences);
-    let output = serving.compute(sequences, priority, deadline).await?;
-    for &sequence in &output.not_finite {
-        let item = encoded.items[sequence] as usize;
-        encoded
-            .failures
-            .push(ItemFailure::not_finite(Path::Input(item)));
+    if outputs.contains(&Output::Tokens) {
+        check_size(info, &sequences, serving.config.max_message_bytes)?;
+    }
+    let mut parts = Parts::new(serving, sequences, priority, deadline);
+    let mut answer = Answer::new(&outputs, &format, info.dimensions());
+    while let Some(part) = parts.next().await? {
+        for sequence in 0..part.num_sequences() {
+            let item = encoded.items[part.first + sequence];
+            if part.is_finite(sequence) {
+                answer.add(item, &part.rows(info, sequence));
+            } else {
+                let failure = ItemFailure::not_finite(Path::Input(item as usize));
+                encoded.failures.push(failure);
+            }
+        }
     }
     encoded
         .failures
         .sort_unstable_by_key(|failure| failure.index);
     encoded.check_strict(request.strict)?;
 
-    let embeddings = if output.not_finite.is_empty() {
-        format.tensor(num_inputs, &output.rows, output.width, &encoded.items)
-    } else {
-        let (rows, items) = without(
-            &output.rows,
-            output.width,
-            &encoded.items,
-            &output.not_finite,
-        );
-        format.tensor(num_inputs, &rows, output.width, &items)
-    };
-    let reports = account.close(serving, deadline, &output, encoded.failures.len());
+    let forms = answer.finish(num_inputs);
+    let failures = encoded.failures.len();
+    let reports = account.close(serving, deadline, &parts.spent, failures);
     Ok(EmbedResponse {
         request_id: request.request_id,
         model: info.name.clone(),
-        embeddings: Some(embeddings),
+        embeddings: forms.dense,
         item_errors: encoded.failures.into_iter().map(Into::into).collect(),
         truncations: encoded.truncations,
         usage: Some(reports.usage),
         timings: Some(reports.timings),
         load: Some(reports.load),
         fingerprint: info.fingerprint.clone(),
-        sparse: None,
-        tokens: None,
+        sparse: forms.sparse,
+        tokens: forms.tokens,
     })
 }
 
-/// Rows and items without those that are not finite.
-fn without(
-    rows: &[f32],
-    width: usize,
-    items: &[u32],
-    not_finite: &[usize],
-) -> (Vec<f32>, Vec<u32>) {
-    let mut kept_rows = Vec::with_capacity(rows.len());
-    let mut kept_items = Vec::with_capacity(items.len());
-    for (sequence, (row, &item)) in rows.chunks_exact(width).zip(items).enumerate() {
-        if not_finite.binary_search(&sequence).is_err() {
-            kept_rows.extend_from_slice(row);
-            kept_items.push(item);
-        }
+/// Vectors of tokens can be a thousand times the request: what no message can hold is refused
+/// before it is computed.
+fn check_size(info: &ModelInfo, sequences: &[Sequence], max_message_bytes: usize) -> Result<()> {
+    let tokens: usize = sequences.iter().map(Sequence::num_tokens).sum();
+    let bytes = tokens.saturating_mul(info.dimensions() * size_of::<f32>());
+    if bytes <= max_message_bytes {
+        return Ok(());
     }
-    (kept_rows, kept_items)
+    let message = format!(
+        "have {tokens} tokens, whose vectors take {bytes} bytes as float32, \
+         limit max_message_bytes={max_message_bytes}"
+    );
+    Err(Error::invalid("inputs", message))
 }
 
-fn format(info: &ModelInfo, request: &EmbedRequest) -> Result<VectorFormat> {
-    let width = info.output_width;
+fn format(info: &ModelInfo, request: &EmbedRequest, outputs: &[Output]) -> Result<VectorFormat> {
+    if *outputs == [Output::Sparse] {
+        check_sparse(request)?;
+    }
+    let width = info.dimensions();
     let dimensions = match request.dimensions as usize {
         0 => width,
         dimensions if dimensions == width => width,
@@ -146,7 +150,8 @@ fn format(info: &ModelInfo, request: &EmbedRequest) -> Result<VectorFormat> {
             Normalization::None => (false, false),
         };
     let dtype = enum_value(|| "dtype".into(), request.dtype)?;
-    if matches!(dtype, DType::DtypeInt8 | DType::DtypeUint8) && !unit_length {
+    let eight_bits = matches!(dtype, DType::DtypeInt8 | DType::DtypeUint8);
+    if eight_bits && !unit_length && !info.outputs.int8_of_tanh {
         let message = format!(
             "is {}, which needs normalized vectors: ask for L2",
             dtype.as_str_name()
@@ -157,19 +162,60 @@ fn format(info: &ModelInfo, request: &EmbedRequest) -> Result<VectorFormat> {
         dimensions,
         normalize,
         dtype,
+        // Values scaled to length 1 are no longer what the tangent is for.
+        tanh: info.outputs.int8_of_tanh && !unit_length,
     })
 }
 
-fn check_outputs(outputs: &[i32]) -> Result<()> {
-    for (index, &output) in outputs.iter().enumerate() {
-        match enum_value(|| format!("outputs[{index}]"), output)? {
-            OutputKind::Unspecified | OutputKind::Dense => {}
-            kind @ (OutputKind::Sparse | OutputKind::Tokens) => {
-                let name = kind.as_str_name();
-                let message = format!("outputs[{index}]: {name} is not supported by this model");
-                return Err(Error::WrongTask(message));
-            }
-        }
+/// Weights of tokens are float32, as the model gives them.
+fn check_sparse(request: &EmbedRequest) -> Result<()> {
+    if request.dimensions != 0 {
+        let message = format!(
+            "is {}, but sparse vectors cannot be cut",
+            request.dimensions
+        );
+        return Err(Error::invalid("dimensions", message));
+    }
+    let dtype = enum_value(|| "dtype".into(), request.dtype)?;
+    if !matches!(dtype, DType::DtypeUnspecified | DType::DtypeFloat32) {
+        let message = format!("is {}, but sparse vectors are FLOAT32", dtype.as_str_name());
+        return Err(Error::invalid("dtype", message));
+    }
+    let normalization: Normalization =
+        enum_value(|| "normalization".into(), request.normalization)?;
+    if normalization == Normalization::L2 {
+        let message = "is L2, but sparse vectors are as the model gives them";
+        return Err(Error::invalid("normalization", message));
     }
     Ok(())
+}
+
+/// The forms that are wanted, each once; none said = the model's first.
+fn outputs(info: &ModelInfo, wanted: &[i32]) -> Result<Vec<Output>> {
+    let kinds = &info.outputs.kinds;
+    if wanted.is_empty() {
+        return Ok(kinds.iter().take(1).copied().collect());
+    }
+    let mut outputs = Vec::with_capacity(wanted.len().min(kinds.len()));
+    for (index, &value) in wanted.iter().enumerate() {
+        let kind = enum_value(|| format!("outputs[{index}]"), value)?;
+        let output = match kind {
+            OutputKind::Unspecified | OutputKind::Dense => Output::Dense,
+            OutputKind::Sparse => Output::Sparse,
+            OutputKind::Tokens => Output::Tokens,
+        };
+        if !kinds.contains(&output) {
+            let known: Vec<_> = kinds.iter().map(|&kind| output_kind(kind)).collect();
+            let known: Vec<_> = known.iter().map(OutputKind::as_str_name).collect();
+            return Err(Error::WrongTask(format!(
+                "outputs[{index}]: {} is not supported by this model, which gives {}",
+                kind.as_str_name(),
+                known.join(", ")
+            )));
+        }
+        if !outputs.contains(&output) {
+            outputs.push(output);
+        }
+    }
+    Ok(outputs)
 }

@@ -5,7 +5,7 @@ use tulip_proto::v1::{self, GetModelRequest, GetModelResponse};
 
 use super::serving::{Serving, wire_u32};
 use crate::config::ServerConfig;
-use crate::engine::{Activation, ModelInfo, Similarity, Task};
+use crate::engine::{Activation, ModelInfo, Output, Similarity, Task};
 use crate::error::Result;
 
 /// Name of the method in metrics.
@@ -34,7 +34,7 @@ pub(crate) fn get_model(serving: &Serving, request: &GetModelRequest) -> Result<
             String::new()
         },
         dimensions: if embeds {
-            wire_u32(info.output_width)
+            wire_u32(info.dimensions())
         } else {
             0
         },
@@ -61,7 +61,8 @@ pub(crate) fn get_model(serving: &Serving, request: &GetModelRequest) -> Result<
         fingerprint: info.fingerprint.clone(),
         server_version: env!("CARGO_PKG_VERSION").into(),
         outputs: if embeds {
-            vec![v1::OutputKind::Dense.into()]
+            let kinds = info.outputs.kinds.iter();
+            kinds.map(|&kind| output_kind(kind).into()).collect()
         } else {
             Vec::new()
         },
@@ -103,6 +104,15 @@ fn task(task: Task) -> v1::Task {
         Task::Embed => v1::Task::Embed,
         Task::Score => v1::Task::Score,
         Task::Classify => v1::Task::Classify,
+    }
+}
+
+/// The form as the wire names it.
+pub(crate) fn output_kind(output: Output) -> v1::OutputKind {
+    match output {
+        Output::Dense => v1::OutputKind::Dense,
+        Output::Sparse => v1::OutputKind::Sparse,
+        Output::Tokens => v1::OutputKind::Tokens,
     }
 }
 

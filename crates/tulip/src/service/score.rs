@@ -1,22 +1,26 @@
 //! `Score`: one query against many documents.
 
-use std::cmp::Ordering;
+mod pairs;
+mod ranking;
+mod vectors;
 
 use tokenization::TruncationOptions;
-use tokio::time::Instant;
 use tulip_proto::v1::{DType, Input, ScoreRequest, ScoreResponse};
 
 use super::best_chunk::{BestChunks, best_chunks};
 use super::encode::{Around, EncodedItems};
-use super::item::{ItemFailure, Path, is_sequence};
+use super::item::{ItemFailure, Path};
 use super::options::{Chunking, check_count, priority, score_truncation};
+use super::parts::Spent;
 use super::serving::{Account, Serving};
 use crate::deadline::Deadline;
 use crate::engine::Task;
 use crate::error::{Error, Result};
-use crate::job::{JobOutput, Priority};
-use crate::prompt::PromptChoice;
+use crate::job::Priority;
 use crate::vectors::VectorFormat;
+use pairs::by_pairs;
+use ranking::ranking;
+use vectors::by_vectors;
 
 /// Name of the method in metrics.
 pub(crate) const METHOD: &str = "Score";
@@ -41,7 +45,7 @@ struct Options {
 struct Scored {
     num_documents: usize,
     encoded: EncodedItems,
-    output: JobOutput,
+    spent: Spent,
     account: Account,
     /// One for each sequence of `encoded`.
     values: Vec<f32>,
@@ -69,7 +73,7 @@ pub(crate) async fn score(
         serving.config.max_items_per_request,
     )?;
     let scored = match serving.info.task {
-        Task::Embed => by_similarity(serving, query, documents, &options, deadline).await?,
+        Task::Embed => by_vectors(serving, query, documents, &options, deadline).await?,
         Task::Score | Task::Classify => {
             by_pairs(serving, query, documents, &options, deadline).await?
         }
@@ -125,135 +129,6 @@ fn label(serving: &Serving, request: &ScoreRequest) -> Result<usize> {
         })
 }
 
-/// Cross-encoders: each document is read together with the query.
-async fn by_pairs(
-    serving: &Serving,
-    query: Option<Input>,
-    documents: Vec<Input>,
-    options: &Options,
-    deadline: &Deadline,
-) -> Result<Scored> {
-    let num_documents = documents.len();
-    let tokenize = Instant::now();
-    let mut encoded = match query {
-        Some(query) => {
-            if let Some(index) = documents.iter().position(is_sequence) {
-                let message = "is SEQUENCE, a whole pair: query must then be absent";
-                return Err(Error::invalid(format!("documents[{index}].form"), message));
-            }
-            let query = serving
-                .encode_pair_query(query, &options.instruction, &options.truncation)
-                .await?;
-            let around = Around::Query(&query);
-            encode_documents(serving, documents, around, options).await?
-        }
-        None => {
-            if !documents.iter().all(is_sequence) {
-                return Err(missing_query());
-            }
-            if !options.instruction.is_empty() {
-                let message = "is given, but the documents are complete sequences";
-                return Err(Error::invalid("instruction", message));
-            }
-            encode_documents(serving, documents, Around::Prompt(""), options).await?
-        }
-    };
-    encoded.check_strict(options.strict)?;
-    let account = Account {
-        method: METHOD,
-        items: num_documents,
-        input_tokens: encoded.num_tokens(),
-        sequences: encoded.sequences.len(),
-        tokenize: tokenize.elapsed(),
-    };
-    let sequences = std::mem::take(&mut encoded.sequences);
-    let mut output = serving
-        .compute(sequences, options.priority, deadline)
-        .await?;
-    set_aside(&mut encoded, &output.not_finite);
-
-    let mut rows = std::mem::take(&mut output.rows);
-    let mut values = Vec::with_capacity(encoded.items.len());
-    for row in rows.chunks_exact_mut(output.width) {
-        if !options.raw {
-            serving.info.activation.apply(row);
-        }
-        values.push(row[options.label]);
-    }
-    let label_rows = if options.all_labels { rows } else { Vec::new() };
-    Ok(Scored {
-        num_documents,
-        encoded,
-        output,
-        account,
-        values,
-        label_rows,
-    })
-}
-
-/// Embedding models: query and documents are read apart, their vectors compared.
-async fn by_similarity(
-    serving: &Serving,
-    query: Option<Input>,
-    documents: Vec<Input>,
-    options: &Options,
-    deadline: &Deadline,
-) -> Result<Scored> {
-    let num_documents = documents.len();
-    let query = query.ok_or_else(missing_query)?;
-    let tokenize = Instant::now();
-    let prompt = PromptChoice::query(&options.instruction).resolve(&serving.info)?;
-    let (query, query_cut) = serving
-        .encode_single_query(query, &prompt, &options.truncation)
-        .await?;
-    let prompt = PromptChoice::DOCUMENT.resolve(&serving.info)?;
-    let around = Around::Prompt(&prompt);
-    let mut encoded = encode_documents(serving, documents, around, options).await?;
-    encoded.check_strict(options.strict)?;
-    encoded.truncations.extend(query_cut);
-
-    // With no document left there is nothing to compare the query with.
-    let mut sequences = std::mem::take(&mut encoded.sequences);
-    if !sequences.is_empty() {
-        sequences.insert(0, query);
-    }
-    let account = Account {
-        method: METHOD,
-        items: num_documents,
-        input_tokens: sequences
-            .iter()
-            .map(|sequence| sequence.num_tokens() as u64)
-            .sum(),
-        sequences: sequences.len(),
-        tokenize: tokenize.elapsed(),
-    };
-    let mut output = serving
-        .compute(sequences, options.priority, deadline)
-        .await?;
-    if output.not_finite.first() == Some(&0) {
-        return Err(ItemFailure::not_finite(Path::Query).into_error());
-    }
-    let not_finite: Vec<usize> = output.not_finite.iter().map(|row| row - 1).collect();
-    set_aside(&mut encoded, &not_finite);
-
-    let rows = std::mem::take(&mut output.rows);
-    let mut rows = rows.chunks_exact(output.width);
-    let values = match rows.next() {
-        Some(query) => rows
-            .map(|row| serving.info.similarity.between(query, row))
-            .collect(),
-        None => Vec::new(),
-    };
-    Ok(Scored {
-        num_documents,
-        encoded,
-        output,
-        account,
-        values,
-        label_rows: Vec::new(),
-    })
-}
-
 async fn encode_documents(
     serving: &Serving,
     documents: Vec<Input>,
@@ -299,7 +174,7 @@ fn respond(
     let Scored {
         num_documents,
         mut encoded,
-        output,
+        spent,
         account,
         values,
         label_rows,
@@ -335,11 +210,12 @@ fn respond(
         scores[failure.index as usize] = 0.0;
     }
     let label_scores = options.all_labels.then(|| {
-        let width = output.width;
+        let width = serving.info.output_width;
         let format = VectorFormat {
             dimensions: width,
             normalize: false,
             dtype: DType::DtypeFloat32,
+            tanh: false,
         };
         let answered = encoded.items.iter().zip(label_rows.chunks_exact(width));
         let mut rows = Vec::with_capacity(label_rows.len());
@@ -350,7 +226,7 @@ fn respond(
         }
         format.tensor(num_documents, &rows, width, &items)
     });
-    let reports = account.close(serving, deadline, &output, encoded.failures.len());
+    let reports = account.close(serving, deadline, &spent, encoded.failures.len());
     Ok(ScoreResponse {
         request_id,
         model: serving.info.name.clone(),
@@ -371,48 +247,4 @@ fn respond(
         best_chunk_start: starts,
         best_chunk_tokens: lengths,
     })
-}
-
-/// Indices of the best documents, best first, ties by index; `top_n` 0 = all.
-fn ranking(scores: &[f32], failed: &[bool], top_n: usize) -> Vec<u32> {
-    let indices = (0..).zip(failed).filter(|(_, failed)| !**failed);
-    let mut indices: Vec<u32> = indices.map(|(index, _)| index).collect();
-    let best_first = |a: &u32, b: &u32| {
-        let by_score = scores[*b as usize].partial_cmp(&scores[*a as usize]);
-        by_score.unwrap_or(Ordering::Equal).then(a.cmp(b))
-    };
-    if top_n > 0 && top_n < indices.len() {
-        indices.select_nth_unstable_by(top_n, best_first);
-        indices.truncate(top_n);
-    }
-    indices.sort_unstable_by(best_first);
-    indices
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ties_go_by_index_and_failures_are_left_out() {
-        let scores = [0.5, 0.0, 0.9, 0.5, -0.0, 0.9];
-        let mut failed = [false; 6];
-        assert_eq!(ranking(&scores, &failed, 0), [2, 5, 0, 3, 1, 4]);
-        failed[5] = true;
-        assert_eq!(ranking(&scores, &failed, 0), [2, 0, 3, 1, 4]);
-    }
-
-    #[test]
-    fn top_n_is_the_beginning_of_the_whole_ranking() {
-        let scores: Vec<f32> = (0_u16..100).map(|i| f32::from(i * 37 % 11)).collect();
-        let failed = [false; 100];
-        let all = ranking(&scores, &failed, 0);
-        for top_n in [1, 2, 10, 50, 99, 100, 1000] {
-            assert_eq!(
-                ranking(&scores, &failed, top_n),
-                all[..top_n.min(100)],
-                "{top_n}"
-            );
-        }
-    }
 }

@@ -9,10 +9,11 @@ use tokenization::{LoadError, Pool, Tokenizer};
 use tokio_util::sync::CancellationToken;
 use tulip_proto::v1::{LoadReport, Timings, Usage};
 
+use super::parts::Spent;
 use crate::config::ServerConfig;
 use crate::deadline::Deadline;
 use crate::dispatch::{Dispatch, Load};
-use crate::engine::{ModelInfo, Task};
+use crate::engine::{ModelInfo, Output, Outputs, Task};
 use crate::error::{Error, Result};
 use crate::job::{JobOutput, Priority, Submission};
 use crate::metrics::{self, Answered};
@@ -45,7 +46,7 @@ pub enum ModelError {
 /// One loaded model.
 #[derive(Debug)]
 pub(crate) struct Serving {
-    pub(crate) info: ModelInfo,
+    pub(crate) info: Arc<ModelInfo>,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) pool: Pool,
     pub(crate) dispatch: Dispatch,
@@ -78,7 +79,7 @@ impl Serving {
             let _ = write!(tokenizer_sha256, "{byte:02x}");
         }
         Ok(Self {
-            info,
+            info: Arc::new(info),
             tokenizer,
             pool,
             dispatch,
@@ -119,6 +120,7 @@ impl Serving {
         if sequences.is_empty() {
             return Ok(JobOutput {
                 rows: Vec::new(),
+                starts: vec![0],
                 width: self.info.output_width,
                 not_finite: Vec::new(),
                 queue: Duration::ZERO,
@@ -126,7 +128,11 @@ impl Serving {
                 padding_tokens: 0,
             });
         }
-        let num_sequences = sequences.len();
+        let num_rows = if self.info.layout.token_rows {
+            sequences.iter().map(Sequence::num_tokens).sum()
+        } else {
+            sequences.len()
+        };
         let submission = Submission {
             sequences,
             priority,
@@ -134,9 +140,9 @@ impl Serving {
         };
         let output = self.dispatch.submit(submission).await?;
         let width = self.info.output_width;
-        if output.width != width || output.rows.len() != num_sequences * width {
+        if output.width != width || output.rows.len() != num_rows * width {
             return Err(Error::Internal(format!(
-                "the engine gave {} values in rows of {} for {num_sequences} sequences, {width} a row are expected",
+                "the engine gave {} values in rows of {}, {num_rows} rows of {width} are expected",
                 output.rows.len(),
                 output.width
             )));
@@ -160,6 +166,21 @@ fn check(info: &ModelInfo) -> Result<(), ModelError> {
             "positive_label={} for output_width={width}",
             info.positive_label
         ));
+    }
+    let Outputs {
+        kinds,
+        dimensions,
+        dense_start,
+        ..
+    } = &info.outputs;
+    if kinds.is_empty() || dense_start + dimensions > width {
+        return wrong(format!(
+            "outputs {kinds:?} with {dimensions} dimensions from {dense_start} for \
+             output_width={width}"
+        ));
+    }
+    if !info.layout.token_rows && (kinds.len() > 1 || kinds[0] == Output::Tokens) {
+        return wrong(format!("outputs {kinds:?} need a row for each token"));
     }
     if let Some(name) = &info.prompts.default_name
         && !info.prompts.named.contains_key(name)
@@ -194,7 +215,7 @@ impl Account {
         &self,
         serving: &Serving,
         deadline: &Deadline,
-        output: &JobOutput,
+        spent: &Spent,
         item_errors: usize,
     ) -> Reports {
         let load = serving.dispatch.load();
@@ -204,19 +225,19 @@ impl Account {
             item_errors,
             input_tokens: self.input_tokens,
             tokenize: self.tokenize,
-            queue: output.queue,
+            queue: spent.queue,
         };
         metrics::answered(&answered, &load);
         Reports {
             usage: Usage {
                 input_tokens: self.input_tokens,
-                padding_tokens: output.padding_tokens,
+                padding_tokens: spent.padding_tokens,
                 sequences: wire_u32(self.sequences),
             },
             timings: Timings {
                 tokenize_us: whole_us(self.tokenize),
-                queue_us: whole_us(output.queue),
-                compute_us: whole_us(output.compute),
+                queue_us: whole_us(spent.queue),
+                compute_us: whole_us(spent.compute),
                 total_us: whole_us(deadline.arrived.elapsed()),
             },
             load: serving.report(&load),
@@ -280,6 +301,14 @@ mod tests {
             (
                 refused(|info| info.prompts.default_name = Some("sts".into())),
                 "the default prompt \"sts\" is not among the prompts",
+            ),
+            (
+                refused(|info| info.outputs.kinds = vec![Output::Dense, Output::Sparse]),
+                "outputs [Dense, Sparse] need a row for each token",
+            ),
+            (
+                refused(|info| info.outputs.dimensions = 3),
+                "outputs [Dense] with 3 dimensions from 0 for output_width=2",
             ),
         ];
         for (found, expected) in cases {

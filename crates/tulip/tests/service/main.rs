@@ -10,6 +10,7 @@ mod health;
 mod item_errors;
 mod long_documents;
 mod model;
+mod outputs;
 mod overload;
 mod raw;
 mod score;

@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use serde::Deserialize;
-use tulip_proto::v1::EmbedRequest;
+use tulip_proto::v1::{EmbedRequest, OutputKind};
 use utoipa::ToSchema;
 
 use super::embed::float_rows;
@@ -68,6 +68,7 @@ async fn answer(call: &Call) -> Result<Reply> {
             prompt_name: parameters.prompt_name.unwrap_or_default(),
             truncation: Some(super::truncation(call, parameters.truncate, direction)?),
             priority: options::priority(&call.headers, None)?.into(),
+            outputs: vec![OutputKind::Dense.into()],
             ..EmbedRequest::default()
         },
         names: Names::list("inputs"),

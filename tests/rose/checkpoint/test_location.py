@@ -1,0 +1,39 @@
+"""What is downloaded of a model on the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+from huggingface_hub.utils import filter_repo_objects
+
+from rose.checkpoint.location import find_model
+
+FILES = [
+    "config.json",
+    "model-00001-of-00002.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "modules.json",
+    "1_LogitScore/config.json",
+    "chat_template.jinja",
+]
+OTHERS = ["pytorch_model.bin", "modeling_new.py", "onnx/config.json", "README.md", "a.gguf"]
+
+
+def test_all_that_is_read_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def download(hub_id: str, revision: str | None, **patterns: Any) -> str:
+        assert (hub_id, revision) == ("someone/model", "v1")
+        for name in filter_repo_objects([*FILES, *OTHERS], **patterns):
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    directory, name = find_model("someone/model", "v1")
+    assert (directory, name) == (tmp_path, "someone/model")
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == set(FILES)

@@ -1,0 +1,181 @@
+"""mxbai-rerank-v2: the prompt that the package mxbai-rerank builds, and its score."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rose._tulip import TextEncoder
+from rose.cli import app
+from rose.config import EngineConfig
+from rose.engine.engine import Engine
+from rose.errors import ConfigError, ModelLoadError
+from rose.forward_batch import ForwardBatch
+
+MAX_LENGTH = 400
+HEAD = (
+    "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+    "<|im_end|>\n<|im_start|>user\n"
+)
+TASK = (
+    "You are a search relevance expert who evaluates how well documents match search queries. For "
+    "each query-document pair, carefully analyze the semantic relationship between them, then "
+    "provide your binary relevance judgment (0 for not relevant, 1 for relevant).\nRelevance:"
+)
+TAIL = "<|im_end|>\n<|im_start|>assistant\n"
+TEXT = """
+capital China Beijing gravity attracts bodies. the of in; is—not 1234 3.14 naïve 北京是 中国的首都。
+👩‍👩‍👧‍👦 e\u0301 'tis don't "quoted" query: document: {document} {query}
+"""
+WORDS = TEXT.split()
+
+
+def texts(longest: int, count: int, endings: list[str]) -> list[str]:
+    generator = random.Random(longest)
+    made = []
+    for index in range(count):
+        length = int(longest ** generator.random())
+        words = [generator.choice(WORDS) for _ in range(length)]
+        made.append(" ".join(words) + endings[index % len(endings)])
+    return made
+
+
+# A query that ends in a letter or digit is followed by a line break alone; a mark or a space before
+# it becomes one token with it where the two are read together.
+PLAIN_QUERIES = texts(40, 50, [" end", " 7", "文"])
+OTHER_QUERIES = ["", " ", "what?", "what? ", "what\n", '"', "é!?", *texts(30, 20, ["?", ". ", "…"])]
+DOCUMENTS = [
+    "",
+    " ",
+    "\n",
+    "The end.",
+    "The end.\n\n",
+    "文。",
+    *texts(900, 40, ["", ".", "\n", " "]),
+]
+
+
+class Package:
+    """What `MxbaiRerankV2.prepare_inputs` and `predict` do for one pair."""
+
+    def __init__(self, directory: Path) -> None:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(directory, padding_side="left")
+        self.model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+        self.line, self.head, self.task, self.tail = map(self.ids, ("\n", HEAD, TASK, TAIL))
+        around = len(self.line) + len(self.head) + len(self.task) + len(self.tail)
+        self.max_length = MAX_LENGTH - around
+        """Most tokens of a query and a document; what is around them comes on top."""
+
+    def ids(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+    def pair(self, query: str, document: str, *, together: bool = False) -> list[int]:
+        """Each piece is tokenized apart; `together` reads the query's line as one text instead."""
+        lines = (
+            self.ids(f"query: {query}\n") if together else self.ids(f"query: {query}") + self.line
+        )
+        room = self.max_length - len(lines)
+        body = lines + self.ids(f"document: {document}")[:room]
+        return self.head + body + self.line + self.task + self.tail
+
+    def score(self, ids: list[int]) -> float:
+        with torch.inference_mode():
+            last = self.model(torch.tensor([ids])).logits[0, -1]
+        return float(last[self.ids("1")[0]] - last[self.ids("0")[0]])
+
+
+@pytest.fixture(scope="module")
+def package(mxbai_rerank: Path) -> Package:
+    return Package(mxbai_rerank)
+
+
+@pytest.fixture(scope="module")
+def engine(mxbai_rerank: Path) -> Engine:
+    return Engine.load(mxbai_rerank, EngineConfig(device="cpu"))
+
+
+def test_what_it_is_served_as(engine: Engine) -> None:
+    info = engine.info
+    assert (info.task, info.output_width, info.activation) == ("score", 1, "sigmoid")
+    assert info.pooling == "last_token"
+    assert info.templates.pair == HEAD + "query: {query}\ndocument: {document}\n" + TASK + TAIL
+
+
+def test_prompt_ids_equal_the_package(engine: Engine, package: Package) -> None:
+    encoder = TextEncoder(engine.info)
+    cut = 0
+    for number, query in enumerate(PLAIN_QUERIES):
+        document = DOCUMENTS[number % len(DOCUMENTS)]
+        ((ids, _),) = encoder.pairs(query, [document])
+        assert ids == package.pair(query, document), (query, document[:80])
+        cut += len(ids) == MAX_LENGTH
+    assert cut >= 5
+
+
+def test_the_line_of_a_query_is_read_as_one_text(engine: Engine, package: Package) -> None:
+    encoder = TextEncoder(engine.info)
+    differ = 0
+    for query in OTHER_QUERIES:
+        for document in DOCUMENTS[:8]:
+            ((ids, _),) = encoder.pairs(query, [document])
+            assert ids == package.pair(query, document, together=True), (query, document)
+            differ += ids != package.pair(query, document)
+    assert differ  # docs/templates.md says so.
+
+
+def test_scores_are_the_difference_of_the_answers(engine: Engine, package: Package) -> None:
+    encoder = TextEncoder(engine.info)
+    pairs = list(zip(PLAIN_QUERIES, DOCUMENTS, strict=False))[:20]
+    sequences = [encoder.pairs(query, [document])[0][0] for query, document in pairs]
+    batch = ForwardBatch.from_sequences(sequences, engine.info.layout)
+    found = engine.step(batch).numpy()[:, 0]
+    expected = np.array([package.score(package.pair(*pair)) for pair in pairs])
+    assert np.abs(found - expected).max() <= 1e-5
+    assert np.std(expected) > 0.01
+
+
+def test_a_request_with_an_instruction_is_refused(engine: Engine, mxbai_rerank: Path) -> None:
+    with pytest.raises(ValueError, match="instruction"):
+        TextEncoder(engine.info).pairs("q", ["d"], "Find code")
+    with pytest.raises(ConfigError, match=r"no template has a place \{instruction\}"):
+        Engine.load(mxbai_rerank, EngineConfig(device="cpu", instruction="Find code"))
+    with_line = engine.info.templates.pair.replace("query:", "instruction: {instruction}\nquery:")
+    config = EngineConfig(device="cpu", pair_template=with_line, instruction="Find code")
+    encoder = TextEncoder(Engine.load(mxbai_rerank, config).info)
+    text = Package(mxbai_rerank).tokenizer.decode(encoder.pairs("q", ["d"])[0][0])
+    assert "user\ninstruction: Find code\nquery: q\ndocument: d\nYou are" in text
+
+
+def test_a_tokenizer_without_the_answers_is_refused(mxbai_rerank: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "mxbai-rerank-large-v2"
+    shutil.copytree(mxbai_rerank, directory)
+    tokenizer = json.loads((directory / "tokenizer.json").read_text())
+    del tokenizer["model"]["vocab"]["0"]
+    (directory / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(ModelLoadError, match="no tokens '1' and '0'"):
+        Engine.load(directory, EngineConfig(device="cpu"))
+
+
+def test_by_option_under_any_name(mxbai_rerank: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "our-model"
+    shutil.copytree(mxbai_rerank, directory)
+    named = Engine.load(directory, EngineConfig(device="cpu", template="mxbai-rerank-v2")).info
+    by_name = Engine.load(mxbai_rerank, EngineConfig(device="cpu")).info
+    assert named.templates == by_name.templates
+    assert named.fingerprint == by_name.fingerprint
+    other = EngineConfig(device="cpu", template="qwen3-reranker")
+    assert Engine.load(mxbai_rerank, other).info.fingerprint != by_name.fingerprint
+
+
+def test_rose_check_knows_its_answers(mxbai_rerank: Path) -> None:
+    assert app(["check", str(mxbai_rerank), "--device", "cpu"], standalone_mode=False) == 0
