@@ -34,6 +34,8 @@ function card(model) {
     ["Task", TASKS[model.task] ?? model.task],
     ["Architecture", model.architecture],
     ["Runs on", [model.device, model.dtype].filter(Boolean).join(", ")],
+    // A server on a GPU does not say how many it holds.
+    ["CUDA graphs", model.device === "cpu" ? "none on a CPU" : undefined],
     ...vectors,
     ["Sequence", limit(model.max_sequence_tokens, "token")],
     ["Request", limit(model.max_items_per_request, "item")],

@@ -226,7 +226,8 @@ impl Registry {
 
     /// Steps also fail for what is in the request: those never take away more than half of a group.
     fn can_spare(&self, replica: &Arc<Replica>) -> bool {
-        let groups = self.groups.read();
+        // Not under their lock: `rebuild` takes it while it holds the one of the replicas.
+        let groups = self.groups();
         let mut groups = groups.iter();
         groups
             .find(|group| {

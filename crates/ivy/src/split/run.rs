@@ -124,14 +124,16 @@ impl<'a, R: Split> Run<'a, R> {
             let hedge_at = self.next_hedge();
             let unsent = self.has_unsent();
             tokio::select! {
-                Some((chunk, Some((ticket, result)))) = self.calls.next() => {
-                    self.settle(chunk, ticket, result)?;
+                // One that was taken back ends too: what matches nothing would not be looked at again.
+                ended = self.calls.next() => {
+                    if let Some((chunk, Some((ticket, result)))) = ended {
+                        self.settle(chunk, ticket, result)?;
+                    }
                 }
                 () = sleep_until(hedge_at.unwrap_or(self.deadline)), if hedge_at.is_some() => {
                     self.hedge();
                 }
                 Ok(()) = self.changed.changed(), if unsent => {}
-                else => {}
             }
         }
         histogram!(REQUEST_CHUNKS).record(self.chunks.len() as f64);

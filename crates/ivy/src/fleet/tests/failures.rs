@@ -235,3 +235,31 @@ async fn nothing_waits_beyond_the_deadline_and_dropped_work_is_cancelled() {
             .all(|replica| replica.outstanding_tokens == 0)
     );
 }
+
+/// The registry has two locks; steps that fail take them while keepers draw up the groups anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failing_steps_and_new_groups_do_not_wait_for_each_other() {
+    let hosts = [Host::new(1e6)];
+    let fleet = fleet(&hosts, |config| config.eject_after = 1);
+    until_ready(&fleet, 1).await;
+    let registry = std::sync::Arc::clone(&fleet.registry);
+    let rebuilding = tokio::task::spawn_blocking(move || {
+        for _ in 0..20_000 {
+            registry.rebuild();
+        }
+    });
+    let registry = std::sync::Arc::clone(&fleet.registry);
+    let failing = tokio::task::spawn_blocking(move || {
+        let replica = &registry.replicas()[0];
+        for _ in 0..20_000 {
+            // The only one is never ejected.
+            let ticket = replica.begin(1, false).unwrap();
+            registry.note_failure(ticket, &Status::internal("the step failed"));
+        }
+    });
+    let both = async { tokio::join!(rebuilding, failing) };
+    let both = tokio::time::timeout(Duration::from_secs(60), both).await;
+    let (rebuilt, failed) = both.unwrap_or_else(|_| std::process::abort());
+    rebuilt.unwrap();
+    failed.unwrap();
+}
