@@ -27,6 +27,7 @@ def test_what_is_served(page: Any, embedder: str) -> None:
         (model,) = json.load(response)["models"]
     assert page.text("#models h3") == model["name"]
     assert facts["Task"] == "embeds"
+    assert facts["CUDA graphs"] == "none on a CPU"
     assert facts["Dimensions"] == "384"
     assert facts["Fingerprint"] == model["fingerprint"]
     assert page.texts("#replicas h3") == ["this process"]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::backend::Backend as _;
-use crate::fleet::simulation::{Host, fleet, late, score_request, until_ready};
+use crate::fleet::simulation::{Host, fleet, late, score_request, sequence, until_ready};
 use crate::{FleetConfig, HedgeConfig};
 
 /// Time of a request whose first call at the first of two replicas never ends.
@@ -67,4 +67,34 @@ async fn the_budget_bounds_second_calls() {
         config.retry_reserve = 0;
     });
     assert_eq!(spent.await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_taken_back_does_not_hide_the_next_answer() {
+    let hosts = [
+        Host::new(400_000.0),
+        Host::new(100_000.0),
+        Host::new(100_000.0),
+    ];
+    let fleet = fleet(&hosts, |config| {
+        config.split.min_chunk_tokens = 512;
+        config.hedge = Some(HedgeConfig {
+            ratio: 1.0,
+            ..HedgeConfig::default()
+        });
+    });
+    until_ready(&fleet, 3).await;
+    for _ in 0..3 {
+        fleet.score(score_request(1000, 20), late()).await.unwrap();
+    }
+    // The fast one computes the first document for 100 ms. One of the others loses a call, which
+    // is made again and taken back within that time.
+    let mut request = score_request(9, 1000);
+    request.documents[0] = sequence(1, 40_000);
+    hosts[1].0.lock().stall = true;
+    let started = Instant::now();
+    fleet.score(request, late()).await.unwrap();
+    assert_eq!(hosts[1].0.lock().cancelled, 1);
+    let elapsed = started.elapsed();
+    assert!(elapsed < Duration::from_millis(110), "{elapsed:?}");
 }
