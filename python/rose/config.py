@@ -269,7 +269,8 @@ class Templates:
     """Prompts with places in them, mirrored by `Templates` in `crates/tulip`; empty = none."""
 
     pair: str = ""
-    """Of a pair: `{query}`, then `{document}`, perhaps `{instruction}` before it."""
+    """Of a pair: `{query}`, then `{document}`, perhaps `{instruction}` before it; `{split}` where what
+    is before and after it is tokenized apart."""
     query: str = ""
     """Of a query by itself: ends with `{query}`, perhaps with `{instruction}` before it."""
     document: str = ""

@@ -49,10 +49,14 @@ struct Reading {
 
 impl Reading {
     /// Of texts that are cut at the right only the beginning.
-    fn of_beginnings(shared: &str, tokenizer: &Tokenizer, truncation: &TruncationOptions) -> Self {
+    fn of_beginnings(
+        shared_bytes: usize,
+        tokenizer: &Tokenizer,
+        truncation: &TruncationOptions,
+    ) -> Self {
         let max_tokens = (tokenizer.options.max_sequence_tokens).min(truncation.max_tokens);
         Self {
-            shared_bytes: shared.len(),
+            shared_bytes,
             max_bytes: match truncation.side {
                 Side::Right => max_tokens.saturating_mul(MAX_BYTES_PER_TOKEN),
                 Side::Left => usize::MAX,
@@ -60,9 +64,9 @@ impl Reading {
         }
     }
 
-    fn of_all(shared: &str) -> Self {
+    fn of_all(shared_bytes: usize) -> Self {
         Self {
-            shared_bytes: shared.len(),
+            shared_bytes,
             max_bytes: usize::MAX,
         }
     }
@@ -88,7 +92,7 @@ pub async fn encode_batch(
 ) -> Vec<Result<Encoded, EncodeError>> {
     let prompt: Arc<str> = prompt.into();
     let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
-    let reading = Reading::of_beginnings(&prompt, &by, truncation);
+    let reading = Reading::of_beginnings(prompt.len(), &by, truncation);
     let budget = Budget::of(truncation);
     encode_all(tokenizer, pool, contents, reading, move |content| {
         let one = by.encode_single(&prompt, content, &cut)?;
@@ -110,7 +114,7 @@ pub async fn encode_pairs(
 ) -> Vec<Result<Encoded, EncodeError>> {
     let query = Arc::clone(query);
     let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
-    let reading = Reading::of_beginnings(query.pending().0, &by, truncation);
+    let reading = Reading::of_beginnings(by.bytes_beside(&query), &by, truncation);
     let budget = Budget::of(truncation);
     encode_all(tokenizer, pool, documents, reading, move |document| {
         let one = by.encode_pair(&query, document, &cut)?;
@@ -165,7 +169,7 @@ pub async fn encode_batch_chunks(
 ) -> Vec<Result<Vec<Chunk>, EncodeError>> {
     let prompt: Arc<str> = prompt.into();
     let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
-    let reading = Reading::of_all(&prompt);
+    let reading = Reading::of_all(prompt.len());
     let budget = Budget::of(truncation);
     encode_all(tokenizer, pool, contents, reading, move |content| {
         let chunks = by.encode_single_chunks(&prompt, content, &cut, overlap)?;
@@ -186,7 +190,7 @@ pub async fn encode_pair_chunks(
 ) -> Vec<Result<Vec<Chunk>, EncodeError>> {
     let query = Arc::clone(query);
     let (by, cut) = (Arc::clone(tokenizer), truncation.clone());
-    let reading = Reading::of_all(query.pending().0);
+    let reading = Reading::of_all(by.bytes_beside(&query));
     let budget = Budget::of(truncation);
     encode_all(tokenizer, pool, documents, reading, move |document| {
         let chunks = by.encode_pair_chunks(&query, document, &cut, overlap)?;

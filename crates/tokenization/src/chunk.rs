@@ -36,14 +36,13 @@ impl Tokenizer {
         truncation: &TruncationOptions,
         overlap: Option<usize>,
     ) -> Result<Vec<Chunk>, EncodeError> {
-        let (pending, pending_tokens) = query.pending();
         let limit = truncation.max_tokens.min(self.options.max_sequence_tokens);
         let special_tokens = self.num_special_pair();
         let query_tokens = query.num_tokens();
         let room = limit.saturating_sub(special_tokens + query_tokens);
-        let given = self.content(pending, document, usize::MAX, Side::Right)?;
-        let (fixed, own) = given.split_at(pending_tokens.min(given.len()));
-        if room == 0 && !own.is_empty() {
+        let given = self.read_document(query, document, usize::MAX, Side::Right)?;
+        let own_tokens = given.own_tokens();
+        if room == 0 && own_tokens > 0 {
             return Err(EncodeError::NoRoom {
                 query_tokens,
                 special_tokens,
@@ -51,19 +50,36 @@ impl Tokenizer {
             });
         }
         let part_tokens = room.min(truncation.max_document_tokens.unwrap_or(room));
-        let windows = Windows::new(own.len(), part_tokens, overlap)?;
+        if own_tokens <= part_tokens {
+            Windows::new(own_tokens, part_tokens, overlap)?.check(limit - room, truncation)?;
+            let chunk = self.chunk(query, &given.token_ids, 0, own_tokens)?;
+            return Ok(vec![chunk]);
+        }
+        let parts = self.document_parts(&given, query, document)?;
+        let windows = Windows::new(parts.own().len(), part_tokens, overlap)?;
         windows.check(limit - room, truncation)?;
         let chunks = windows.starts().map(|start| {
-            let part = &own[start..own.len().min(start + part_tokens)];
-            let sequence = self.assemble_pair(&query.token_ids, &[fixed, part].concat())?;
-            Ok(Chunk {
-                token_ids: sequence.token_ids,
-                second_segment_start: sequence.second_segment_start,
-                start,
-                tokens: part.len(),
-            })
+            let tokens = windows.tokens;
+            self.chunk(query, &parts.part(start, tokens), start, tokens)
         });
         chunks.collect()
+    }
+
+    /// A part of a document, with the text beside it, as a sequence.
+    fn chunk(
+        &self,
+        query: &Query,
+        part: &[u32],
+        start: usize,
+        tokens: usize,
+    ) -> Result<Chunk, EncodeError> {
+        let sequence = self.assemble_pair(&query.token_ids, part)?;
+        Ok(Chunk {
+            token_ids: sequence.token_ids,
+            second_segment_start: sequence.second_segment_start,
+            start,
+            tokens,
+        })
     }
 
     /// The parts of one text, `prompt` before each of them, as [`Tokenizer::encode_pair_chunks`].

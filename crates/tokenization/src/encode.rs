@@ -44,6 +44,8 @@ pub(crate) struct TemplatedQuery {
     pub(crate) head: Head,
     /// The query's own tokens, where it may have to be cut.
     pub(crate) own: Vec<u32>,
+    /// Most tokens of the prompt around these, where the query may have to be cut.
+    pub(crate) fixed: usize,
     pub(crate) instruction: String,
 }
 
@@ -184,14 +186,12 @@ impl Tokenizer {
         let limit = truncation.max_tokens.min(self.options.max_sequence_tokens);
         let room = limit.saturating_sub(special_tokens);
         let side = truncation.side;
-        let (pending, pending_tokens) = query.pending();
         let query_tokens = query.num_tokens();
         let ceiling = truncation.max_document_tokens.unwrap_or(usize::MAX);
         // Beyond both numbers `longest_first` too decides the same, however long the document is.
         let usable = ceiling.min(room.max(query_tokens));
-        let usable = usable.saturating_add(pending_tokens);
-        let given = self.content(pending, document, usable, side)?;
-        let given_tokens = given.len().saturating_sub(pending_tokens);
+        let given = self.read_document(query, document, usable, side)?;
+        let given_tokens = given.own_tokens();
         let document_tokens = given_tokens.min(ceiling);
         let total = query_tokens + document_tokens;
 
@@ -209,9 +209,9 @@ impl Tokenizer {
             special_tokens,
             limit,
         };
-        let (query_kept, document_kept) = match truncation.pair {
+        let (query_lost, document_kept) = match truncation.pair {
             _ if special_tokens > limit => return Err(no_room),
-            _ if total <= room => (query_tokens, document_tokens),
+            _ if total <= room => (0, document_tokens),
             PairTruncation::ProtectQuery if query_tokens > room => {
                 return Err(EncodeError::QueryTooLong {
                     query_tokens,
@@ -219,26 +219,30 @@ impl Tokenizer {
                 });
             }
             PairTruncation::ProtectQuery if query_tokens == room => return Err(no_room),
-            PairTruncation::ProtectQuery => (query_tokens, room - query_tokens),
+            PairTruncation::ProtectQuery => (0, room - query_tokens),
             PairTruncation::LongestFirst if room == 0 => return Err(no_room),
             PairTruncation::LongestFirst => match &query.templated {
                 Some(templated) => {
                     // The rest of the prompt is cut no more than special tokens are.
-                    let own = templated.own.len();
-                    let fixed = query_tokens - own;
+                    let (own, fixed) = (templated.own.len(), templated.fixed);
                     if fixed >= room {
                         return Err(no_room);
                     }
-                    let (own_kept, document_kept) =
-                        longest_first(own, document_tokens, room - fixed);
-                    (fixed + own_kept, document_kept)
+                    match longest_first(own, document_tokens, room - fixed) {
+                        (kept, _) if kept == own => (0, room - query_tokens),
+                        (kept, document_kept) => (own - kept, document_kept),
+                    }
                 }
-                None => longest_first(query_tokens, document_tokens, room),
+                None => {
+                    let (kept, document_kept) = longest_first(query_tokens, document_tokens, room);
+                    (query_tokens - kept, document_kept)
+                }
             },
         };
-        let (first, query_truncated) = self.cut_query(query, query_kept, side)?;
+        let (first, query_truncated) = self.cut_query(query, query_lost, side)?;
         // Cutting to the ceiling and then to the room keeps the same as cutting once.
-        let (second, truncated) = cut_behind(&given, pending_tokens, document_kept, side);
+        let (second, truncated) =
+            self.cut_document(&given, query, document, document_kept, side)?;
         let sequence = self.assemble_pair(&first, &second)?;
         Ok(Encoded {
             token_ids: sequence.token_ids,
@@ -253,18 +257,18 @@ impl Tokenizer {
         })
     }
 
-    /// The query with `kept` of its tokens, all of the prompt counted.
+    /// The query without `lost` of its own tokens.
     fn cut_query<'a>(
         &self,
         query: &'a Query,
-        kept: usize,
+        lost: usize,
         side: Side,
     ) -> Result<(Cow<'a, [u32]>, Option<Truncated>), EncodeError> {
         let Some(templated) = &query.templated else {
+            let kept = query.token_ids.len().saturating_sub(lost);
             let (first, truncated) = cut(&query.token_ids, kept, side);
             return Ok((Cow::Borrowed(first), truncated));
         };
-        let lost = query.num_tokens().saturating_sub(kept);
         if lost == 0 {
             return Ok((Cow::Borrowed(&query.token_ids), None));
         }
@@ -274,7 +278,8 @@ impl Tokenizer {
         Ok((Cow::Owned(head.token_ids), truncated))
     }
 
-    /// Puts together what a pair is made of: special tokens, or the end of the template.
+    /// Puts together what a pair is made of: special tokens, or the end of the template, whose
+    /// text right after the document is in `second`.
     pub(crate) fn assemble_pair(
         &self,
         first: &[u32],
@@ -282,28 +287,12 @@ impl Tokenizer {
     ) -> Result<Assembled, EncodeError> {
         match &self.template {
             Some(template) => Ok(Assembled {
-                token_ids: [first, second, template.suffix()].concat(),
+                token_ids: [first, second, template.rest()].concat(),
                 second_segment_start: 0,
             }),
             None => self.pair.assemble(&self.reference, first, Some(second)),
         }
     }
-}
-
-/// As [`cut`], but the first `fixed` tokens are not counted and stay.
-pub(crate) fn cut_behind(
-    given: &[u32],
-    fixed: usize,
-    max: usize,
-    side: Side,
-) -> (Cow<'_, [u32]>, Option<Truncated>) {
-    let (fixed, own) = given.split_at(fixed.min(given.len()));
-    let (kept, truncated) = cut(own, max, side);
-    if truncated.is_none() || fixed.is_empty() {
-        let whole = if truncated.is_none() { given } else { kept };
-        return (Cow::Borrowed(whole), truncated);
-    }
-    (Cow::Owned([fixed, kept].concat()), truncated)
 }
 
 fn check_document(tokens: usize, truncation: &TruncationOptions) -> Result<(), EncodeError> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Tokenizer, TokenizerOptions};
+use crate::{Content, PairTemplate, Tokenizer, TokenizerOptions, TruncationOptions};
 
 /// A tokenizer and the name it has in a failing assertion.
 pub(crate) type Fixture = (&'static str, Value);
@@ -20,6 +20,41 @@ pub(crate) fn load(json: &Value) -> Tokenizer {
 /// The same tokenizer in the reference implementation.
 pub(crate) fn reference(json: &Value) -> tokenizers::Tokenizer {
     tokenizers::Tokenizer::from_bytes(json.to_string()).unwrap()
+}
+
+/// The tokenizer of a model with a template of pairs; its instruction is `find it`.
+pub(crate) fn load_with_template(json: &Value, template: &str) -> Tokenizer {
+    let options = TokenizerOptions {
+        max_sequence_tokens: 10_000,
+        strip: true,
+        lower_case: false,
+        vocab_size: 1_000,
+    };
+    let template = PairTemplate::new(template, "find it").unwrap();
+    let json = json.to_string();
+    Tokenizer::from_json_with_template(json.as_bytes(), options, &template).unwrap()
+}
+
+/// Ids of a prompt that was rendered by hand, read as one text by the reference.
+pub(crate) fn rendered_ids(json: &Value, template: &str, query: &str, document: &str) -> Vec<u32> {
+    let (before, after) = template.split_once("{document}").unwrap();
+    let before = before.replace("{instruction}", "find it");
+    let prompt = [&before.replace("{query}", query), document, after].concat();
+    let encoding = reference(json).encode_fast(prompt, false).unwrap();
+    encoding.get_ids().to_vec()
+}
+
+pub(crate) fn pair_ids(
+    tokenizer: &Tokenizer,
+    query: &str,
+    document: &str,
+    truncation: &TruncationOptions,
+) -> Vec<u32> {
+    let query = Content::Text(query.to_owned());
+    let query = tokenizer.encode_query(&query, truncation).unwrap();
+    let document = Content::Text(document.to_owned());
+    let pair = tokenizer.encode_pair(&query, &document, truncation);
+    pair.unwrap().token_ids
 }
 
 /// One of each pipeline in use: BERT, RoBERTa and GPT-2, XLM-R, Qwen, Gemma.
@@ -184,6 +219,9 @@ fn byte_level() -> Value {
         ("hell", "o"),
         ("Ġ", "w"),
         (" ", " "),
+        // A mark and a line break are one token, as in Qwen's and Llama's.
+        (".", "Ċ"),
+        ("?", "Ċ"),
     ] {
         if vocab.contains_key(left) && vocab.contains_key(right) {
             push(&mut vocab, &format!("{left}{right}"));

@@ -10,12 +10,13 @@
 //!    is known to give the same (`fast`), else from the `tokenizers` crate;
 //! 3. segments are cut to the room they have (`encode`, `truncation`);
 //! 4. special tokens are put around them (`layout`), or the prompt that the model wants
-//!    (`template`).
+//!    (`template`), whose text beside a document is read together with it (`document`).
 //!
 //! A document too long for one sequence can become several overlapping ones (`chunk`).
 
 mod batch;
 mod chunk;
+mod document;
 mod encode;
 mod error;
 mod fast;
@@ -23,6 +24,7 @@ mod fast;
 mod fixtures;
 mod inspect;
 mod layout;
+mod pair_template;
 mod pool;
 mod prefix;
 mod strip;
@@ -39,7 +41,7 @@ pub use chunk::Chunk;
 pub use encode::{Encoded, Query};
 pub use error::{EncodeError, LoadError, PoolError};
 pub use inspect::InspectedToken;
+pub use pair_template::PairTemplate;
 pub use pool::Pool;
-pub use template::PairTemplate;
 pub use tokenizer::{Content, Tokenizer, TokenizerOptions};
 pub use truncation::{OverlongPolicy, PairTruncation, Side, Truncated, TruncationOptions};

@@ -3,36 +3,15 @@
 //!
 //! A template is cut into control tokens (`<|im_start|>`) and the runs of text between them. The
 //! tokenizer reads a run as one text, so ids are those of the rendered prompt; what the caller
-//! wrote can never become a control token. All before the document is read once for a request.
+//! wrote can never become a control token. All before the document's run is read once for a
+//! request, all after it once for the model.
 
 use serde_json::Value;
 
 use crate::error::{EncodeError, LoadError};
+use crate::pair_template::{PairTemplate, Part, Segment, mark_control_tokens, render, segments};
 use crate::prefix::is_byte_level_split_by_spaces;
 use crate::tokenizer::{Content, Tokenizer, TokenizerOptions};
-
-/// A template with the places `{query}`, `{document}` and perhaps `{instruction}`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PairTemplate {
-    text: String,
-    default_instruction: String,
-    document_at: usize,
-}
-
-/// A piece of a run of text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
-    Literal(String),
-    Instruction,
-    Query,
-}
-
-/// What stands before the document's run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Segment {
-    Control(u32),
-    Run(Vec<Part>),
-}
 
 /// A template in the ids of one tokenizer.
 #[derive(Debug)]
@@ -42,7 +21,11 @@ pub(crate) struct CompiledTemplate {
     segments: Vec<Segment>,
     /// The run that the document is in, up to it.
     before_document: Vec<Part>,
-    /// All after the document.
+    /// The run that the document is in, from its end on: read together with the document.
+    after_document: String,
+    /// How many tokens `after_document` has by itself.
+    after_tokens: usize,
+    /// All after the document, read by itself: first the `after_tokens`.
     suffix: Vec<u32>,
     /// A space after another character always begins a piece of its own.
     splits_at_spaces: bool,
@@ -60,66 +43,18 @@ pub(crate) struct Head {
     pub(crate) pending_tokens: usize,
 }
 
+impl Head {
+    pub(crate) fn num_tokens(&self) -> usize {
+        self.token_ids.len() + self.pending_tokens
+    }
+}
+
 /// The query's place, filled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum QueryPart<'a> {
     Text(&'a str),
     TokenIds(&'a [u32]),
 }
-
-impl PairTemplate {
-    /// Checks the places of a template.
-    ///
-    /// # Errors
-    /// `{query}` or `{document}` is not there exactly once, the document comes first, or
-    /// `{instruction}` is there twice or after the document.
-    pub fn new(
-        text: impl Into<String>,
-        default_instruction: impl Into<String>,
-    ) -> Result<Self, LoadError> {
-        let text = text.into();
-        let once = |place: &str| {
-            let mut found = text.match_indices(place);
-            match (found.next(), found.next()) {
-                (Some((at, _)), None) => Ok(at),
-                (None, _) => Err(LoadError::Template(format!("{place} is missing"))),
-                _ => Err(LoadError::Template(format!("{place} is there twice"))),
-            }
-        };
-        let (query_at, document_at) = (once(QUERY)?, once(DOCUMENT)?);
-        if document_at < query_at {
-            let message = format!("{DOCUMENT} stands before {QUERY}");
-            return Err(LoadError::Template(message));
-        }
-        if text.contains(INSTRUCTION) && once(INSTRUCTION)? > document_at {
-            let message = format!("{INSTRUCTION} stands after {DOCUMENT}");
-            return Err(LoadError::Template(message));
-        }
-        Ok(Self {
-            text,
-            default_instruction: default_instruction.into(),
-            document_at,
-        })
-    }
-
-    /// Whether a request may bring its own instruction.
-    #[must_use]
-    pub fn has_instruction(&self) -> bool {
-        self.text.contains(INSTRUCTION)
-    }
-
-    fn before(&self) -> &str {
-        &self.text[..self.document_at]
-    }
-
-    fn after(&self) -> &str {
-        &self.text[self.document_at + DOCUMENT.len()..]
-    }
-}
-
-const QUERY: &str = "{query}";
-const DOCUMENT: &str = "{document}";
-const INSTRUCTION: &str = "{instruction}";
 
 impl Tokenizer {
     /// The tokenizer of a model that may have a template of pairs: an empty text is none.
@@ -169,28 +104,6 @@ impl Tokenizer {
     }
 }
 
-/// Makes the template's own tokens special, which the tokenizer can be told not to look for in
-/// texts. Returns all tokens that a template may hold, with their ids.
-fn mark_control_tokens(json: &mut Value, template: &PairTemplate) -> Vec<(String, u32)> {
-    let mut control = Vec::new();
-    let entries = json.get_mut("added_tokens").and_then(Value::as_array_mut);
-    for entry in entries.into_iter().flatten() {
-        let content = entry["content"].as_str().unwrap_or_default().to_owned();
-        let id = entry["id"].as_u64().and_then(|id| u32::try_from(id).ok());
-        let is_special = entry["special"].as_bool().unwrap_or(false);
-        // Runs of white space or plain words can be tokens of their own too: they control nothing.
-        let is_word = content
-            .chars()
-            .all(|c| c.is_alphanumeric() || c.is_whitespace());
-        let used = !is_word && template.text.contains(&content);
-        if let Some(id) = id.filter(|_| is_special || used) {
-            entry["special"] = Value::Bool(true);
-            control.push((content, id));
-        }
-    }
-    control
-}
-
 impl CompiledTemplate {
     fn new(
         tokenizer: &Tokenizer,
@@ -202,11 +115,18 @@ impl CompiledTemplate {
             Some((Segment::Run(parts), rest)) => (rest.to_vec(), parts.clone()),
             _ => (before, Vec::new()),
         };
+        let after = segments(template.after(), control);
+        let after_document = match after.first() {
+            Some(Segment::Run(parts)) => render(parts, "", ""),
+            _ => String::new(),
+        };
+        let after_tokens = plain(tokenizer, &after_document)?.len();
         let mut suffix = Vec::new();
-        for segment in segments(template.after(), control) {
+        for segment in after {
             match segment {
                 Segment::Control(id) => suffix.push(id),
                 Segment::Run(parts) => suffix.extend(plain(tokenizer, &render(&parts, "", ""))?),
+                Segment::Split => {}
             }
         }
         // A prompt that begins with a control token is complete. Around others go the tokens that
@@ -221,7 +141,7 @@ impl CompiledTemplate {
         let vocab_size = tokenizer.options.vocab_size;
         let controls = segments_before.iter().filter_map(|segment| match segment {
             Segment::Control(id) => Some(*id),
-            Segment::Run(_) => None,
+            Segment::Run(_) | Segment::Split => None,
         });
         if let Some(id) = controls
             .chain(suffix.iter().copied())
@@ -239,6 +159,8 @@ impl CompiledTemplate {
             has_instruction: template.has_instruction(),
             segments: segments_before,
             before_document,
+            after_document,
+            after_tokens,
             suffix,
             splits_at_spaces: is_byte_level_split_by_spaces(&tokenizer.reference),
         })
@@ -249,15 +171,26 @@ impl CompiledTemplate {
         self.has_instruction
     }
 
+    /// All after the document, read by itself.
     pub(crate) fn suffix(&self) -> &[u32] {
         &self.suffix
+    }
+
+    /// The text that is read together with the document's end, and its tokens by itself.
+    pub(crate) fn after_document(&self) -> (&str, &[u32]) {
+        (&self.after_document, &self.suffix[..self.after_tokens])
+    }
+
+    /// What follows that text.
+    pub(crate) fn rest(&self) -> &[u32] {
+        &self.suffix[self.after_tokens..]
     }
 
     /// Tokens of a prompt with an empty query and document and the default instruction.
     fn fixed_tokens(&self, tokenizer: &Tokenizer) -> Result<usize, LoadError> {
         let head = self.head(tokenizer, "", QueryPart::Text(""));
         let head = head.map_err(|error| LoadError::Template(error.to_string()))?;
-        Ok(head.token_ids.len() + head.pending_tokens + self.suffix.len())
+        Ok(head.num_tokens() + self.suffix.len())
     }
 
     /// All before the document; an empty instruction is the default one.
@@ -280,6 +213,7 @@ impl CompiledTemplate {
                     let rest = open_run(tokenizer, parts, instruction, query, &mut head)?;
                     head.token_ids.extend(tokenizer.encode_segment(&rest)?);
                 }
+                Segment::Split => {}
             }
         }
         let open = open_run(
@@ -327,15 +261,6 @@ fn open_run(
     }
 }
 
-fn render(parts: &[Part], instruction: &str, query: &str) -> String {
-    let texts = parts.iter().map(|part| match part {
-        Part::Literal(text) => text.as_str(),
-        Part::Instruction => instruction,
-        Part::Query => query,
-    });
-    texts.collect()
-}
-
 /// Where the last space begins that has a visible character before it.
 fn last_space_after_text(text: &str) -> Option<usize> {
     let mut spaces = text.rmatch_indices(' ').map(|(at, _)| at);
@@ -343,43 +268,6 @@ fn last_space_after_text(text: &str) -> Option<usize> {
         let before = text[..at].chars().next_back();
         before.is_some_and(|c| !c.is_whitespace() && !c.is_control())
     })
-}
-
-/// Cuts a part of a template at its control tokens and places.
-fn segments(text: &str, control: &[(String, u32)]) -> Vec<Segment> {
-    let mut segments = Vec::new();
-    let mut run: Vec<Part> = Vec::new();
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        // Of the tokens that fit here the longest, as the tokenizer does it.
-        let token = control
-            .iter()
-            .filter(|(content, _)| !content.is_empty() && rest.starts_with(content.as_str()))
-            .max_by_key(|(content, _)| content.len());
-        if let Some((content, id)) = token {
-            if !run.is_empty() {
-                segments.push(Segment::Run(std::mem::take(&mut run)));
-            }
-            segments.push(Segment::Control(*id));
-            rest = &rest[content.len()..];
-        } else if let Some(after) = rest.strip_prefix(QUERY) {
-            run.push(Part::Query);
-            rest = after;
-        } else if let Some(after) = rest.strip_prefix(INSTRUCTION) {
-            run.push(Part::Instruction);
-            rest = after;
-        } else {
-            match run.last_mut() {
-                Some(Part::Literal(literal)) => literal.push(first),
-                _ => run.push(Part::Literal(first.to_string())),
-            }
-            rest = &rest[first.len_utf8()..];
-        }
-    }
-    if !run.is_empty() {
-        segments.push(Segment::Run(run));
-    }
-    segments
 }
 
 fn plain(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, LoadError> {

@@ -40,9 +40,16 @@ impl Tokenizer {
             query_part(content)
         };
         let mut head = template.head(self, instruction, part)?;
-        if yields && head.pending_tokens > 0 {
-            // What is read together with the documents must not hold a query that may be cut.
-            head = template.head(self, instruction, QueryPart::TokenIds(&own))?;
+        let mut fixed = 0;
+        if yields {
+            // A query that is cut is read apart from the text beside it, which can be more tokens.
+            let apart = template.head(self, instruction, QueryPart::TokenIds(&own))?;
+            let num_tokens = head.num_tokens().max(apart.num_tokens());
+            fixed = num_tokens.saturating_sub(own.len());
+            if head.pending_tokens > 0 {
+                // What is read together with the documents must not hold a query that may be cut.
+                head = apart;
+            }
         }
         let token_ids = std::mem::take(&mut head.token_ids);
         let query = Query {
@@ -51,6 +58,7 @@ impl Tokenizer {
             templated: Some(TemplatedQuery {
                 head,
                 own,
+                fixed,
                 instruction: instruction.to_owned(),
             }),
         };

@@ -238,7 +238,12 @@ impl Tokenizer {
     }
 
     /// The tokens of `text`, or of a beginning of it with more than `usable` tokens.
-    fn segment(&self, text: &str, usable: usize, side: Side) -> Result<Vec<u32>, EncodeError> {
+    pub(crate) fn segment(
+        &self,
+        text: &str,
+        usable: usize,
+        side: Side,
+    ) -> Result<Vec<u32>, EncodeError> {
         // Enough for nearly all texts; never more than a byte has tokens.
         let mut token_ids = Vec::with_capacity(text.len().min(usable.saturating_add(1)) / 3 + 1);
         self.segment_into(text, usable, side, &mut token_ids)?;

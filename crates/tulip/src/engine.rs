@@ -53,7 +53,8 @@ pub struct Prompts {
 /// Prompts with places in them. Empty = the model has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Templates {
-    /// Of a pair: `{query}`, then `{document}`, perhaps `{instruction}` before it.
+    /// Of a pair: `{query}`, then `{document}`, perhaps `{instruction}` before it; `{split}` where
+    /// what is before and after it is tokenized apart.
     pub pair: String,
     /// Of a query by itself: ends with `{query}`, perhaps with `{instruction}` before it.
     pub query: String,

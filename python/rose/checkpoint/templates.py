@@ -30,14 +30,15 @@ _QWEN3_RERANKER = (
     "<think>\n\n</think>\n\n"
 )
 
-# The prompt of the package mxbai-rerank (mxbai_rerank_v2.py). Its optional line `instruction: …`
-# before the query is not in it: a place that may be empty is more than a template has.
+# The prompt of the package mxbai-rerank (mxbai_rerank_v2.py), which tokenizes the line breaks after
+# the query and the document apart. Its optional line `instruction: …` before the query is not in it:
+# a place that may be empty is more than a template has.
 _MXBAI_RERANK_V2 = (
     "<|im_start|>system\n"
     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
     "<|im_start|>user\n"
-    "query: {query}\n"
-    "document: {document}\n"
+    "query: {query}{split}\n"
+    "document: {document}{split}\n"
     "You are a search relevance expert who evaluates how well documents match search queries. For "
     "each query-document pair, carefully analyze the semantic relationship between them, then "
     "provide your binary relevance judgment (0 for not relevant, 1 for relevant).\n"

@@ -172,16 +172,35 @@ class _Prompted:
         return float(row[info.positive_label])
 
     def _ids(self, query: str, document: str) -> list[int]:
-        """Prefix, body and suffix apart, as model cards do it; only the body is cut."""
+        """The prompt as one text, cut at marks `{split}`; too long, only the document is cut."""
         template = self._info.templates
         before, after = template.pair.split("{document}")
-        before = before.replace("{instruction}", template.default_instruction)
-        before = before.replace("{query}", query)
-        is_complete = before.startswith(tuple(self._tokenizer.all_special_tokens))
-        special = not is_complete
-        suffix = self._tokenizer.encode(after, add_special_tokens=False) if after else []
-        room = self._info.max_sequence_tokens - len(suffix)
-        body: list[int] = self._tokenizer.encode(
-            before + document, add_special_tokens=special, truncation=True, max_length=room
+        *heads, before = (
+            text.replace("{instruction}", template.default_instruction).replace("{query}", query)
+            for text in before.split("{split}")
         )
-        return body + list(suffix)
+        after, *tails = after.split("{split}")
+        start, end = self._around() if not self._is_complete(template.pair) else ([], [])
+        head = start + [token for text in heads for token in self._plain(text)]
+        tail = [token for text in tails for token in self._plain(text)] + end
+        room = self._info.max_sequence_tokens - len(head) - len(tail)
+        body = self._plain(before + document + after)
+        if len(body) > room:
+            suffix = self._plain(after)
+            body = self._plain(before + document)[: room - len(suffix)] + suffix
+        return head + body + tail
+
+    def _is_complete(self, prompt: str) -> bool:
+        """A prompt that begins with a special token is all of the sequence."""
+        return prompt.startswith(tuple(self._tokenizer.all_special_tokens))
+
+    def _around(self) -> tuple[list[int], list[int]]:
+        """What the tokenizer puts before and after a text."""
+        bare = self._plain("a")
+        whole: list[int] = self._tokenizer.encode("a")
+        at = next(at for at in range(len(whole)) if whole[at : at + len(bare)] == bare)
+        return whole[:at], whole[at + len(bare) :]
+
+    def _plain(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
+        return ids

@@ -124,7 +124,7 @@ def serve(
     pair_template: Annotated[
         str | None,
         _option(
-            "Replaces the prompt of a pair: {query}, {document}, perhaps {instruction}.",
+            "Replaces the prompt of a pair: {query}, {document}, perhaps {instruction}, {split}.",
             "PAIR_TEMPLATE",
             metavar="TEXT",
         ),

@@ -21,7 +21,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Template:
-    """Text around the parts: `{query}`, `{document}`, `{instruction}`."""
+    """Text around the parts: `{query}`, `{document}`, `{instruction}`; cut at marks `{split}`."""
 
     pair: str
     query: str

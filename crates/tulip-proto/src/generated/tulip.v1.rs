@@ -602,6 +602,7 @@ impl ::prost::Name for Limits {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Template {
     /// Text around the parts: `{query}`, `{document}`, `{instruction}`; empty = the tokenizer's own pair.
+    /// At a mark `{split}` it is cut: what is before and after it is tokenized apart.
     #[prost(string, tag = "1")]
     pub pair: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
