@@ -426,3 +426,23 @@ def test_the_reader_of_the_output_may_leave(by_length: Any) -> None:
     )
     assert done.stdout.startswith("rank")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "vectors.jsonl"])
+def test_a_full_disk_is_told_with_the_name_and_leaves_nothing(
+    tulip: Any, tmp_path: Path, name: str
+) -> None:
+    embed_of_stream(tulip)
+    (tmp_path / f"{name}.part").symlink_to("/dev/full")
+    output = tmp_path / name
+    done = rose("embed", "-", "-o", str(output), "--address", tulip.address, stdin="a\n")
+    refused(done, 2, f"--output: {output}: No space left on device")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_is_a_directory_is_refused_before_the_work(tmp_path: Path) -> None:
+    output = tmp_path / "vectors.npy"
+    output.mkdir()
+    done = rose("embed", "-", "-o", str(output), "--address", "127.0.0.1:1", stdin="a\n")
+    refused(done, 2, f"--output: {output}: is a directory")
+    assert list(tmp_path.iterdir()) == [output]

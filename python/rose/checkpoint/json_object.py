@@ -81,8 +81,8 @@ class JsonObject:
     def number(self, name: str, default: float | None = None) -> float:
         """A number."""
         value = self._get(name, default)
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise self.wrong(name, "a number", value)
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or value != value:
+            raise self.wrong(name, "a number", value)  # Python's JSON knows NaN
         return float(value)
 
     def boolean(self, name: str, default: bool | None = None) -> bool:
@@ -138,6 +138,6 @@ def read_json(path: Path, label: str) -> object:
 def _parse(text: bytes, label: str) -> object:
     try:
         value: object = json.loads(text.decode("utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelLoadError(f"{label} is not valid JSON: {error}") from error
     return value

@@ -27,6 +27,8 @@ def find_model(model: str | Path, revision: str | None = None) -> tuple[Path, st
     Raises:
         ModelLoadError: there is no such directory, and the hub does not have it or cannot be asked.
     """
+    if model == "":  # `Path` takes it for the working directory
+        raise ModelLoadError("MODEL must not be empty")
     path = Path(model).expanduser()
     if path.is_dir():
         return path, _name(path.resolve())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
@@ -54,22 +55,42 @@ def open_writer(output: str) -> VectorWriter:
 
 
 class _Part:
-    """A file that takes its name only when it is whole."""
+    """A file that takes its name only when it is whole; of one that failed nothing stays."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._part = path.with_name(f"{path.name}.part")
+        if path.is_dir():  # known now, not when all is embedded
+            raise UsageError(f"--output: {path}: is a directory")
         try:
-            self.file = self._part.open("wb")
+            self._file = self._part.open("wb")
         except OSError as error:
-            raise UsageError(f"--output: {path}: {error.strerror}") from None
+            raise self._failure(error) from None
 
-    def finish(self, keep: bool) -> None:
-        self.file.close()
-        if keep:
-            os.replace(self._part, self._path)
-        else:
+    def write(self, data: bytes) -> None:
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def finish(self, keep: bool, header: bytes = b"") -> None:
+        """Ends the file; `header` replaces its first bytes."""
+        try:
+            if keep:
+                if header:
+                    self._file.seek(0)
+                    self._file.write(header)
+                self._file.close()
+                os.replace(self._part, self._path)
+        except OSError as error:
+            raise self._failure(error) from None
+        finally:
+            with suppress(OSError):  # a full disk cannot take what is still in the buffer
+                self._file.close()
             self._part.unlink(missing_ok=True)
+
+    def _failure(self, error: OSError) -> UsageError:
+        return UsageError(f"--output: {self._path}: {error.strerror}")
 
 
 class NpyWriter:
@@ -77,7 +98,7 @@ class NpyWriter:
 
     def __init__(self, path: Path) -> None:
         self._part = _Part(path)
-        self._part.file.write(bytes(_NPY_HEADER_BYTES))
+        self._part.write(bytes(_NPY_HEADER_BYTES))
         self._rows = 0
         self._first: npt.NDArray[Any] | None = None
         self._failed_before_first = 0
@@ -92,8 +113,8 @@ class NpyWriter:
             row = np.zeros_like(self._first)
         elif self._first is None:
             self._first = row
-            self._part.file.write(bytes(row.nbytes * self._failed_before_first))
-        self._part.file.write(row.tobytes())
+            self._part.write(bytes(row.nbytes * self._failed_before_first))
+        self._part.write(row.tobytes())
 
     def __enter__(self) -> Self:
         return self
@@ -104,10 +125,7 @@ class NpyWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc_type is None:
-            self._part.file.seek(0)
-            self._part.file.write(self._header())
-        self._part.finish(keep=exc_type is None)
+        self._part.finish(keep=exc_type is None, header=self._header())
 
     def _header(self) -> bytes:
         first = self._first if self._first is not None else np.zeros(0, dtype=np.float32)
@@ -137,7 +155,7 @@ class JsonLinesWriter:
             record["embedding"] = row.tolist()
         if self._part:
             line = json.dumps(record, ensure_ascii=False) + "\n"
-            self._part.file.write(line.encode("utf-8", "backslashreplace"))
+            self._part.write(line.encode("utf-8", "backslashreplace"))
         else:
             self._stdout.write(json_line(record) + "\n")
 

@@ -84,6 +84,11 @@ CASES = [
         "config.json is not valid JSON: ",
     ),
     Case(
+        "config.json is nested without end",
+        lambda path: (path / "config.json").write_text("[" * 200_000),
+        "config.json is not valid JSON: ",
+    ),
+    Case(
         "config.json is a list",
         lambda path: (path / "config.json").write_text("[]"),
         "config.json: a JSON object is expected, got list",
@@ -102,6 +107,11 @@ CASES = [
         "hidden_size is text",
         lambda path: edit(path / "config.json", hidden_size="64"),
         "config.json: field 'hidden_size' must be an integer of at least 1, got '64'",
+    ),
+    Case(
+        "layer_norm_eps is NaN",
+        lambda path: edit(path / "config.json", layer_norm_eps=float("nan")),
+        "config.json: field 'layer_norm_eps' must be a number, got nan",
     ),
     Case(
         "hidden_size is missing",

@@ -10,6 +10,7 @@ import pytest
 from huggingface_hub.utils import filter_repo_objects
 
 from rose.checkpoint.location import find_model
+from rose.errors import ModelLoadError
 
 FILES = [
     "config.json",
@@ -55,3 +56,11 @@ def test_a_snapshot_in_the_cache_keeps_its_name(tmp_path: Path) -> None:
     other = tmp_path / "snapshots" / "v1"
     other.mkdir(parents=True)
     assert find_model(f"{other}/") == (other, "v1")
+
+
+def test_no_name_is_not_the_working_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelLoadError, match="MODEL must not be empty"):
+        find_model("")
