@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Annotated, get_args
 
 from rose.cli.failure import UsageError
-from rose.cli.option import option_names, options_of, with_option_name
+from rose.cli.option import given_keys, option_names, options_of, with_option_name
 from rose.config import LogFormat, LogLevel
 from rose.errors import ConfigError
 from rose.http_config import HttpConfig, ReplicasConfig
@@ -128,7 +128,7 @@ def gateway(
     try:
         config = HttpConfig(
             address=http_address,
-            api_keys=tuple(api_key or ()),
+            api_keys=given_keys("gateway", api_key),
             cors_origins=tuple(cors_origin or ()),
             tls_certificate=tls_certificate,
             tls_key=tls_key,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import typer
+
+from rose.cli.failure import UsageError
 
 
 def options_of(command: str) -> Callable[..., Any]:
@@ -22,6 +25,19 @@ def options_of(command: str) -> Callable[..., Any]:
         return typer.Option(*flags, help=help_text, envvar=variable, **settings)
 
     return option
+
+
+def given_keys(command: str, keys: Sequence[str] | None) -> tuple[str, ...]:
+    """The API keys that were given. An empty variable, as of a secret that is missing, is an error:
+    without keys everybody may ask.
+
+    Raises:
+        UsageError: the variable is there and holds no key.
+    """
+    variable = f"ROSE_{command.upper()}_API_KEYS"
+    if not keys and not os.environ.get(variable, "a key").strip():
+        raise UsageError(f"{variable} is empty: give a key, or unset it to answer without keys")
+    return tuple(keys or ())
 
 
 def with_option_name(message: str, option_of_field: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rose.cli.failure import UsageError
-from rose.cli.option import option_names, options_of, with_option_name
+from rose.cli.option import given_keys, option_names, options_of, with_option_name
 from rose.config import EngineConfig, ServeConfig
 from rose.errors import ConfigError, EngineFailedError, RoseError
 from rose.http_config import HttpConfig
@@ -302,7 +302,7 @@ def serve(
         if http_address != "off":
             http = HttpConfig(
                 address=http_address,
-                api_keys=tuple(api_key or ()),
+                api_keys=given_keys("serve", api_key),
                 cors_origins=tuple(cors_origin or ()),
                 tls_certificate=tls_certificate,
                 tls_key=tls_key,

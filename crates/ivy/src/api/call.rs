@@ -181,6 +181,13 @@ impl Call {
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     let body = repaired(body);
+    // It would be read as the fields in the order in which they happen to stand in our code.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Error::invalid(
+            "",
+            "the body must be a JSON object, is a list",
+        ));
+    }
     let error = match serde_json::from_slice::<T>(&body) {
         Ok(value) => return Ok(value),
         Err(error) if error.is_data() => error,

@@ -49,6 +49,24 @@ async fn malformed_json() {
 }
 
 #[tokio::test]
+async fn a_list_is_no_request() {
+    let gateway = reranker();
+    // Every field of /score in the order of some struct would be found in it.
+    for body in [json!(["w1", "w2"]), json!(["m", "w1", ["w2"], null, null])] {
+        for (route, _) in routes() {
+            let answer = gateway.post_with(path(route), &[], body.clone()).await;
+            assert!((400..=422).contains(&answer.status.as_u16()), "{route}");
+            let expected = "the body must be a JSON object, is a list";
+            assert!(
+                answer.text().contains(expected),
+                "{route} {}",
+                answer.text()
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn bodies_that_are_no_utf8_or_too_deep() {
     let gateway = reranker();
     let deep = ["[".repeat(100_000), "]".repeat(100_000)].concat();
