@@ -28,8 +28,9 @@ def options_of(command: str) -> Callable[..., Any]:
 
 
 def given_keys(command: str, keys: Sequence[str] | None) -> tuple[str, ...]:
-    """The API keys that were given. An empty variable, as of a secret that is missing, is an error:
-    without keys everybody may ask.
+    """The API keys that were given.
+
+    An empty variable, as of a secret that is missing, is an error: without keys everybody may ask.
 
     Raises:
         UsageError: the variable is there and holds no key.
