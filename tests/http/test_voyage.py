@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
@@ -64,6 +65,13 @@ def test_asynchronous_client(embedder: Service, reranker: Service) -> None:
     same_ranking(ranks(ranked), reranker.ranking())
 
 
+# Nobody's fields are known before the key is; so the answer has OpenAI's `error` beside `detail`.
+@pytest.mark.xfail(
+    "error_object" in inspect.getsource(voyageai.error),
+    raises=AttributeError,
+    reason="this version of the SDK fails at building its own exception where a body has `error`",
+    strict=True,
+)
 def test_wrong_key_of_embeddings(embedder: Service) -> None:
     with pytest.raises(voyageai.error.AuthenticationError):
         voyageai.Client(api_key="wrong", base_url=embedder.v1).embed(["a"], model="m")

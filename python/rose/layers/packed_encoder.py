@@ -200,6 +200,7 @@ def _compiled() -> Callable[..., Tensor]:
     with warnings.catch_warnings():
         # TorchScript is frozen, not gone; its successors need a C++ compiler where they run.
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
         try:
             compiled: Callable[..., Tensor] = torch.jit.script(encode)
         except (AttributeError, RuntimeError):
