@@ -68,7 +68,8 @@ def test_ids_are_those_of_the_rendered_prompt(
             assert ids == tokenizer.encode(prompt), (query, document)
             apart = tokenizer.encode(prompt.removesuffix(after)) + tokenizer.encode(after)
             joined += ids != apart
-    assert joined > len(TEXTS)
+    # A space begins a piece of its own, so that nothing joins across it.
+    assert joined > len(TEXTS) or after.startswith(" ")
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
