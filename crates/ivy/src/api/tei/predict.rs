@@ -38,6 +38,14 @@ pub(crate) struct Prediction {
     label: String,
 }
 
+/// Labels of the only sequence, or of each of a batch.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+enum Predictions {
+    One(Vec<Prediction>),
+    Batch(Vec<Vec<Prediction>>),
+}
+
 /// One text, or two that are read together.
 type Sequence = (String, Option<String>);
 
@@ -137,7 +145,7 @@ impl<'de> Deserialize<'de> for PredictInputs {
 /// Labels of texts and pairs, best first (TEI).
 #[utoipa::path(
     post, path = "/predict", tag = "TEI", request_body = PredictBody,
-    responses((status = 200, body = Vec<Prediction>))
+    responses((status = 200, body = Predictions))
 )]
 pub(crate) async fn predict(call: Call) -> Response {
     let outcome = answer(&call).await;
@@ -175,11 +183,12 @@ async fn answer(call: &Call) -> Result<Reply> {
         scores.map(|row| labelled(&model, row)).collect()
     };
     let values = predictions.len() * model.info.labels.len().max(1) * 4;
-    if batch {
-        return Reply::large(&call.gateway, predictions, values, scored.report).await;
-    }
-    let first = predictions.into_iter().next().unwrap_or_default();
-    Reply::large(&call.gateway, first, values, scored.report).await
+    let answer = if batch {
+        Predictions::Batch(predictions)
+    } else {
+        Predictions::One(predictions.into_iter().next().unwrap_or_default())
+    };
+    Reply::large(&call.gateway, answer, values, scored.report).await
 }
 
 /// Labels with their scores, best first, ties by the label's index.

@@ -87,6 +87,14 @@ struct VllmDocument {
     text: String,
 }
 
+/// To `texts`, or to `documents`.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+enum RerankAnswer<'a> {
+    Tei(Vec<Rank>),
+    Vllm(VllmRerank<'a>),
+}
+
 #[derive(Debug, Deserialize)]
 struct Keys {
     #[serde(default)]
@@ -98,7 +106,7 @@ struct Keys {
 /// Texts in order of relevance (TEI, vLLM).
 #[utoipa::path(
     post, path = "/rerank", tag = "TEI", request_body = RerankBody,
-    responses((status = 200, body = Vec<Rank>))
+    responses((status = 200, body = RerankAnswer<'static>))
 )]
 pub(crate) async fn rerank(call: Call) -> Response {
     match call.json::<RerankBody>().await {
@@ -153,7 +161,7 @@ async fn answer_tei(call: &Call, body: RerankBody, texts: Option<Vec<String>>) -
         text: returned.get_mut(index as usize).map(std::mem::take),
         score,
     });
-    Reply::with_report(&ranks.collect::<Vec<_>>(), scored.report)
+    Reply::with_report(&RerankAnswer::Tei(ranks.collect()), scored.report)
 }
 
 async fn answer_vllm(call: &Call, body: RerankBody, documents: Vec<String>) -> Result<Reply> {
@@ -188,11 +196,11 @@ async fn answer_vllm(call: &Call, body: RerankBody, documents: Vec<String>) -> R
         },
         relevance_score: score,
     });
-    let response = VllmRerank {
+    let response = RerankAnswer::Vllm(VllmRerank {
         id: format!("rerank-{}", call.arrival.request_id),
         model: model.name(),
         usage: TokenUsage::of(&scored.report),
         results: results.collect(),
-    };
+    });
     Reply::with_report(&response, scored.report)
 }
