@@ -75,6 +75,14 @@ struct VoyageResponse<'a> {
     usage: TokenUsage,
 }
 
+/// By whose request it is.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+enum RerankAnswer<'a> {
+    Jina(RerankResponse<'a>),
+    Voyage(VoyageResponse<'a>),
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 struct RerankResult {
     index: u32,
@@ -108,7 +116,7 @@ struct Keys {
 /// Documents in order of relevance (Cohere version 1, Jina, Voyage).
 #[utoipa::path(
     post, path = "/v1/rerank", tag = "Jina", request_body = RerankRequest,
-    responses((status = 200, body = RerankResponse<'static>))
+    responses((status = 200, body = RerankAnswer<'static>))
 )]
 pub(crate) async fn rerank_v1(call: Call) -> Response {
     match call.json::<RerankRequest>().await {
@@ -203,20 +211,20 @@ async fn answer(call: &Call, family: Family, body: RerankRequest) -> Result<Repl
     let results = results.collect();
     let usage = TokenUsage::of(&scored.report);
     if family == Family::Voyage {
-        let response = VoyageResponse {
+        let response = RerankAnswer::Voyage(VoyageResponse {
             object: "list",
             data: results,
             model: model.name(),
             usage,
-        };
+        });
         return Reply::with_report(&response, scored.report);
     }
-    let response = RerankResponse {
+    let response = RerankAnswer::Jina(RerankResponse {
         id: &call.arrival.request_id,
         model: model.name(),
         results,
         meta: Meta::of_rerank("1", &scored.report),
         usage,
-    };
+    });
     Reply::with_report(&response, scored.report)
 }

@@ -90,7 +90,7 @@ struct VllmDocument {
 /// To `texts`, or to `documents`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-enum RerankAnswer<'a> {
+enum TextsAnswer<'a> {
     Tei(Vec<Rank>),
     Vllm(VllmRerank<'a>),
 }
@@ -106,7 +106,7 @@ struct Keys {
 /// Texts in order of relevance (TEI, vLLM).
 #[utoipa::path(
     post, path = "/rerank", tag = "TEI", request_body = RerankBody,
-    responses((status = 200, body = RerankAnswer<'static>))
+    responses((status = 200, body = TextsAnswer<'static>))
 )]
 pub(crate) async fn rerank(call: Call) -> Response {
     match call.json::<RerankBody>().await {
@@ -161,7 +161,7 @@ async fn answer_tei(call: &Call, body: RerankBody, texts: Option<Vec<String>>) -
         text: returned.get_mut(index as usize).map(std::mem::take),
         score,
     });
-    Reply::with_report(&RerankAnswer::Tei(ranks.collect()), scored.report)
+    Reply::with_report(&TextsAnswer::Tei(ranks.collect()), scored.report)
 }
 
 async fn answer_vllm(call: &Call, body: RerankBody, documents: Vec<String>) -> Result<Reply> {
@@ -196,7 +196,7 @@ async fn answer_vllm(call: &Call, body: RerankBody, documents: Vec<String>) -> R
         },
         relevance_score: score,
     });
-    let response = RerankAnswer::Vllm(VllmRerank {
+    let response = TextsAnswer::Vllm(VllmRerank {
         id: format!("rerank-{}", call.arrival.request_id),
         model: model.name(),
         usage: TokenUsage::of(&scored.report),
