@@ -33,8 +33,7 @@ _ONEDNN_POST_OPS = {
     "tanh": ("tanh", ""),
 }
 
-# Rows up to which the plain float32 GEMM wins on CPU: 9 rows 632 against 885 µs for the four
-# layers of MiniLM, 32 rows 902 against 1088, 64 rows 1310 against 1401 (GELU not counted).
+# Rows up to which the plain float32 GEMM wins on CPU; `benches/cpu_small_gemm.py` compares them.
 _PLAIN_ROWS = 40
 
 
@@ -73,8 +72,8 @@ class Linear:
 class PackedLinear(Linear):
     """On CPU: the weight in oneDNN's own blocked layout, epilogue inside the GEMM.
 
-    A float32 layer keeps the plain weight too: for a handful of rows MKL's GEMM is a quarter
-    faster than oneDNN's. In bfloat16 oneDNN is the faster one at any size.
+    A float32 layer keeps the plain weight too, for a handful of rows. In bfloat16 oneDNN is the
+    faster one at any size.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class PackedLinear(Linear):
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
         self.plain_rows = _PLAIN_ROWS if weight.dtype == torch.float32 else 0
         if self.plain_rows:
-            # Column by column: 24 layers of 10 rows take 1.9 ms instead of 2.4.
+            # Column by column: faster for few rows, see `benches/cpu_small_gemm.py`.
             self.weight = weight.t().contiguous().t()
         else:
             self.weight = self.packed

@@ -54,7 +54,6 @@ class NomicBertModel(PostNormBert):
         eps = config.number("layer_norm_eps", 1e-12)
         prefix = find_prefix(weights, ("bert.", "nomic_bert."))
         is_original = weights.has(f"{prefix}emb_ln.weight")
-        load = _load_original_layer if is_original else _load_layer
         folder = "encoder.layers" if is_original else "layers"
         super().__init__(
             config,
@@ -63,7 +62,9 @@ class NomicBertModel(PostNormBert):
             norm="emb_ln" if is_original else "embeddings.LayerNorm",
             eps=eps,
             layers=[
-                load(config, weights, f"{prefix}{folder}.{index}.", eps)
+                _load_layer(
+                    config, weights, f"{prefix}{folder}.{index}.", eps, is_original=is_original
+                )
                 for index in range(config.integer("num_hidden_layers"))
             ],
             positions=RopeConfig(config, 1000.0),
@@ -79,40 +80,26 @@ class NomicBertForSequenceClassification(PooledForSequenceClassification):
     pooler_names = ("nomic_bert.pooler.dense", "pooler.dense")
 
 
-def _load_original_layer(
-    config: JsonObject, weights: WeightSource, prefix: str, eps: float
-) -> PostNormLayer:
-    feed_forward = load_gated_feed_forward(
-        config,
-        weights,
-        prefix,
-        gate="mlp.fc12",
-        up="mlp.fc11",
-        down="mlp.fc2",
-        activation=config.string("hidden_act", "silu"),
-        up_bias=config.boolean("mlp_fc1_bias", False),
-        down_bias=config.boolean("mlp_fc2_bias", False),
-    )
-    bias = config.boolean("qkv_proj_bias", False)
-    return load_layer(config, weights, prefix, _ORIGINAL_NAMES, feed_forward, eps, bias=bias)
-
-
 def _load_layer(
-    config: JsonObject, weights: WeightSource, prefix: str, eps: float
+    config: JsonObject, weights: WeightSource, prefix: str, eps: float, *, is_original: bool
 ) -> PostNormLayer:
+    gate, up, down = (
+        ("fc12", "fc11", "fc2") if is_original else ("gate_proj", "up_proj", "down_proj")
+    )
     feed_forward = load_gated_feed_forward(
         config,
         weights,
         prefix,
-        gate="mlp.gate_proj",
-        up="mlp.up_proj",
-        down="mlp.down_proj",
+        gate=f"mlp.{gate}",
+        up=f"mlp.{up}",
+        down=f"mlp.{down}",
         activation=config.string("hidden_act", "silu"),
         up_bias=config.boolean("mlp_fc1_bias", False),
         down_bias=config.boolean("mlp_fc2_bias", False),
     )
+    names = _ORIGINAL_NAMES if is_original else TRANSFORMERS_NAMES
     bias = config.boolean("qkv_proj_bias", False)
-    return load_layer(config, weights, prefix, TRANSFORMERS_NAMES, feed_forward, eps, bias=bias)
+    return load_layer(config, weights, prefix, names, feed_forward, eps, bias=bias)
 
 
 def _translated(config: JsonObject) -> JsonObject:
