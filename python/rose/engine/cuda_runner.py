@@ -18,6 +18,7 @@ from rose.forward_batch import ForwardBatch
 from rose.graphs.config import GraphConfig, sequence_tiers, token_buckets
 from rose.graphs.cuda_graph import GraphCapture
 from rose.graphs.graph_runner import GraphKey, GraphRunner
+from rose.kernels.linear import row_limits
 from rose.models.base import Model
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ _PREDICTION_GAIN = 0.25
 _EAGER_TIME_STEP = 512
 # A batch of this many tokens takes the paths of large batches.
 _MANY_TOKENS = 1024
+# Longest sequences between which `auto` chooses attention.
+_LENGTHS = (32, 64, 128, 256, 512)
 
 
 class CudaRunner:
@@ -68,6 +71,7 @@ class CudaRunner:
         )
         self.stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         self._width = model.output_width
+        self._max_tokens = max(config.max_batch_tokens, info.max_sequence_tokens)
         self._staging = torch.zeros(0, dtype=torch.int32, device=self.device)
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
         self._predicted_ms: dict[GraphKey, float] = {}
@@ -145,11 +149,14 @@ class CudaRunner:
     def compile_kernels(self) -> None:
         """Runs each kernel variant that traffic can reach once, so that no step waits for a compiler."""
         started = time.perf_counter()
-        tiers = self.layout.sequence_tiers
-        # Short and long sequences get different attention; slots size the schedule's kernel.
-        self._run_synthetic(1, 1, 1)
-        self._run_synthetic(_MANY_TOKENS, 1, _MANY_TOKENS)
-        for sequences in tiers:
+        # Sizes choose the kernels of linear layers, lengths those of attention.
+        limits = row_limits()
+        for tokens in (1, *limits, limits[-1] + 1):
+            self._run_synthetic(tokens, 1, tokens)
+        for longest in _LENGTHS:
+            self._run_synthetic(_MANY_TOKENS, _MANY_TOKENS // longest, longest)
+        # Slots size the kernel that schedules attention.
+        for sequences in self.layout.sequence_tiers:
             self._run_synthetic(max(_MANY_TOKENS, 2 * sequences), sequences - 1, _MANY_TOKENS)
         logger.info("kernels are ready after %.1f s", time.perf_counter() - started)
 
@@ -167,6 +174,8 @@ class CudaRunner:
         )
 
     def _run_synthetic(self, tokens: int, sequences: int, longest: int) -> None:
+        tokens = min(tokens, self._max_tokens)
+        sequences = min(sequences, tokens)
         # No position beyond the model's table.
         sequences = max(sequences, -(-tokens // self.model.backbone.max_positions))
         padded_tokens, padded_sequences = self.layout.padded_shape(tokens, sequences)
