@@ -87,6 +87,7 @@ def make_runner(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaRunner]:
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(cuda_runner, "_pinned", lambda num_values: torch.zeros(num_values))
     monkeypatch.setattr(cuda_runner, "GraphCapture", lambda device: FakeCapture())
@@ -246,8 +247,9 @@ def test_synthetic_batches_are_legal(num_tokens: int, num_sequences: int) -> Non
     assert (lengths[:num_sequences] > 0).all()
     assert lengths.sum() == tokens
     positions = batch.positions.numpy()
-    for start, length in zip(batch.cu_seqlens_cpu, lengths, strict=False):
+    for start, length in zip(batch.cu_seqlens_cpu, lengths[:num_sequences], strict=False):
         assert positions[start : start + length].tolist() == list(range(2, 2 + length))
+    assert (positions[num_tokens:] == 2).all()
     assert not batch.token_ids.any()
     assert batch.token_type_ids is not None
     assert not batch.token_type_ids.any()
