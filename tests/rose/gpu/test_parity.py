@@ -191,13 +191,18 @@ def test_eight_and_one_bit_vectors(pplx_bench: Any, record_property: Record) -> 
 def test_back_ends_agree(path_bench: Any, attention: str) -> None:
     shape = path_bench.shape
     if shape.bias is not None or (attention == "flashinfer" and shape.local is not None):
-        with pytest.raises(ConfigError, match=f"attention {attention} has no|needs a head_dim"):
+        with pytest.raises(ConfigError, match=f"attention {attention}"):
             path_bench.runner(attention=attention)
         return
     if attention == "flashinfer" and shape.head_dim == 32:
         pytest.skip("flashinfer has no head_dim 32")
     expected = _reference_rows(path_bench)
-    runner = path_bench.runner(attention=attention)
+    try:
+        runner = path_bench.runner(attention=attention)
+    except ConfigError as error:
+        if "is not built" not in str(error) and "needs the package" not in str(error):
+            raise
+        pytest.skip(str(error))
     limit = MOST_SCORE_DIFFERENCE if path_bench.kind == "score" else 1 - LEAST_COSINE
     for _ in range(3):
         assert _difference(path_bench, _rows(runner, _sequences(LENGTHS)), expected) <= limit
