@@ -56,6 +56,11 @@ class AutoAttention(AttentionBackend):
         self, padded_tokens: int, padded_sequences: int, max_seqlen: int
     ) -> tuple[str, int]:
         """That of the back end the batch gets."""
+        # Here and not in `plan`, so that both choose the same one for a batch.
+        if self._built is not None:
+            path, self._built = self._built, None
+            logger.info("flashinfer's kernel is built: %s", path)
+            self._use_flashinfer(path)
         backend = self._choose(max_seqlen)
         return backend.graph_variant(padded_tokens, padded_sequences, max_seqlen)
 
@@ -73,10 +78,6 @@ class AutoAttention(AttentionBackend):
         return self._chosen.attend(q, k, v)
 
     def _choose(self, max_seqlen: int) -> AttentionBackend:
-        if self._built is not None:
-            path, self._built = self._built, None
-            logger.info("flashinfer's kernel is built: %s", path)
-            self._use_flashinfer(path)
         if self._flashinfer is None or max_seqlen <= FLASH_ATTN_LONGEST:
             return self._flash_attn
         return self._flashinfer

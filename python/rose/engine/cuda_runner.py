@@ -168,10 +168,10 @@ class CudaRunner:
         started = time.perf_counter()
         # Short and long sequences get different attention; slots size the schedule's kernel.
         shapes = [(1, 1, 1), (_MANY_TOKENS, 1, _MANY_TOKENS)]
-        shapes += [
-            (max(_MANY_TOKENS, 2 * slots), slots - 1, _MANY_TOKENS)
-            for slots in self.layout.sequence_tiers or _powers_of_two(self._max_sequences)
-        ]
+        tiers = self.layout.sequence_tiers
+        if not tiers and self.attention.capturable:
+            tiers = _powers_of_two(self._max_sequences)
+        shapes += [(max(_MANY_TOKENS, 2 * slots), slots - 1, _MANY_TOKENS) for slots in tiers]
         # At once: the first graph makes the addresses final.
         self._reserve(max(self._synthetic_len(*shape[:2]) for shape in shapes))
         for shape in shapes:
@@ -313,9 +313,9 @@ def _timing_event() -> DeviceEvent:
     return event
 
 
-def _powers_of_two(most: int) -> list[int]:
+def _powers_of_two(most: int) -> tuple[int, ...]:
     """2, 4, … and the first that is not below `most`."""
-    return [1 << power for power in range(1, max(most - 1, 1).bit_length() + 1)]
+    return tuple(1 << power for power in range(1, max(most - 1, 1).bit_length() + 1))
 
 
 def fill_with_equal_lengths(
