@@ -67,7 +67,7 @@ class EngineConfig:
     """Replaces the instruction that a template has where a request brings none."""
     outputs: tuple[OutputKind, ...] = ()
     """Forms of an embedding model's vectors, the first for who asks for none; empty = what the
-    model is made for. `tokens`, and `sparse` beside others, need a row for each token: CPU only."""
+    model is made for. `tokens`, and `sparse` beside others, make a step return a row for each token."""
     self_check: SelfCheckMode = "refuse"
     """What happens when a model with golden scores (`rose_golden.json`) gives others."""
     revision: str | None = None

@@ -64,6 +64,11 @@ class AutoAttention(AttentionBackend):
         self, padded_tokens: int, padded_sequences: int, max_seqlen: int
     ) -> tuple[str, int]:
         """That of the back end the batch gets."""
+        # Here and not in `plan`, so that both choose the same one for a batch.
+        if self._built is not None:
+            path, self._built = self._built, None
+            logger.info("flashinfer's kernel is built: %s", path)
+            self._use_flashinfer(path)
         backend = self._choose(padded_tokens, max_seqlen)
         return backend.graph_variant(padded_tokens, padded_sequences, max_seqlen)
 
@@ -87,10 +92,6 @@ class AutoAttention(AttentionBackend):
         return self._chosen.attend_rotated(qkv, positions, rotation)
 
     def _choose(self, padded_tokens: int, max_seqlen: int) -> AttentionBackend:
-        if self._built is not None:
-            path, self._built = self._built, None
-            logger.info("flashinfer's kernel is built: %s", path)
-            self._use_flashinfer(path)
         longest, most_tokens = SHORT_LIMITS.get(self.shape.head_dim, (0, 0))
         if self._short is not None and max_seqlen <= longest and padded_tokens <= most_tokens:
             return self._short

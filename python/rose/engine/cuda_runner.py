@@ -33,6 +33,11 @@ _EAGER_TIME_STEP = 512
 _MANY_TOKENS = 1024
 # Longest sequences between which `auto` chooses attention.
 _LENGTHS = (32, 64, 128, 256, 512)
+# Values of an output, 16 MiB, up to which every graph keeps one of its own. Wider ones (rows of tokens,
+# rows as wide as a vocabulary) would add up to more than the models themselves.
+_LARGEST_OWN_OUTPUT = 1 << 22
+# Values of an output slot when it is made, 64 MiB of page-locked memory; larger ones on demand.
+_LARGEST_FIRST_SLOT = 1 << 24
 
 
 class CudaRunner:
@@ -68,28 +73,43 @@ class CudaRunner:
             sequence_tiers=tiers,
             token_types=backbone.token_types,
             position_offset=backbone.position_offset,
+            token_rows=getattr(model, "token_rows", False),
         )
+        # float32 means float32: some containers switch TF32 on through the environment.
+        torch.set_float32_matmul_precision("highest")
         self.stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        # Weights were prepared on the default stream, which ours does not wait for.
+        torch.cuda.synchronize(self.device)
         self._width = model.output_width
         self._max_tokens = max(config.max_batch_tokens, info.max_sequence_tokens)
+        self._max_sequences = config.max_batch_sequences
         self._staging = torch.zeros(0, dtype=torch.int32, device=self.device)
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
         self._predicted_ms: dict[GraphKey, float] = {}
-        most_values = (config.max_batch_sequences + 1) * self._width
-        slots = [self._make_output_slot(most_values) for _ in range(_OUTPUT_SLOTS)]
+        most_rows = self._max_sequences + 1
+        if self.layout.token_rows:
+            most_rows = max(config.max_batch_tokens, info.max_sequence_tokens)
+        first_values = min(most_rows * self._width, _LARGEST_FIRST_SLOT)
+        slots = [self._make_output_slot(first_values) for _ in range(_OUTPUT_SLOTS)]
         self._ring = OutputRing(slots, self._make_output_slot)
+        self._shared_output = self._make_shared_output()
         with torch.cuda.device(self.device):
             self.capture = GraphCapture(self.device)
             self.graphs: GraphRunner[torch.Tensor] = GraphRunner(self.capture, graph_config)
 
     def make_slot(self, capacity: int) -> InputSlot:
         """A page-locked input buffer of `capacity` int32 values."""
+        self._reserve(capacity)
+        return InputSlot(capacity, pinned=True)
+
+    def _reserve(self, capacity: int) -> None:
         if self._staging.shape[0] < capacity:
             if len(self.graphs):
                 raise BatchError("input slots cannot grow once graphs hold their addresses")
-            self._staging = torch.zeros(capacity, dtype=torch.int32, device=self.device)
+            # On the stream of the steps, which so neither overtake the zeros nor outlive the old one.
+            with torch.cuda.stream(self.stream):
+                self._staging = torch.zeros(capacity, dtype=torch.int32, device=self.device)
             self._batches.clear()
-        return InputSlot(capacity, pinned=True)
 
     def step_slot(
         self,
@@ -108,7 +128,8 @@ class CudaRunner:
         """
         length = self.layout.buffer_len(padded_tokens, padded_sequences)
         with torch.cuda.stream(self.stream), torch.inference_mode():
-            output = self._ring.acquire(num_sequences * self._width)
+            num_rows = num_tokens if self.layout.token_rows else num_sequences
+            output = self._ring.acquire(num_rows * self._width)
             output.timed_as = None
             try:
                 output.start.record()
@@ -151,13 +172,20 @@ class CudaRunner:
         started = time.perf_counter()
         # Sizes choose the kernels of linear layers, lengths those of attention.
         limits = row_limits()
-        for tokens in (1, *limits, limits[-1] + 1):
-            self._run_synthetic(tokens, 1, tokens)
-        for longest in _LENGTHS:
-            self._run_synthetic(_MANY_TOKENS, _MANY_TOKENS // longest, longest)
+        shapes = [(tokens, 1, tokens) for tokens in (1, *limits, limits[-1] + 1)]
+        shapes += [(_MANY_TOKENS, _MANY_TOKENS // longest, longest) for longest in _LENGTHS]
         # Slots size the kernel that schedules attention.
-        for sequences in self.layout.sequence_tiers:
-            self._run_synthetic(max(_MANY_TOKENS, 2 * sequences), sequences - 1, _MANY_TOKENS)
+        tiers = self.layout.sequence_tiers
+        if not tiers and self.attention.capturable:
+            tiers = _powers_of_two(self._max_sequences)
+        shapes += [(max(_MANY_TOKENS, 2 * slots), slots - 1, _MANY_TOKENS) for slots in tiers]
+        shapes = [
+            (min(tokens, self._max_tokens), count, longest) for tokens, count, longest in shapes
+        ]
+        # At once: the first graph makes the addresses final.
+        self._reserve(max(self._synthetic_len(*shape[:2]) for shape in shapes))
+        for shape in shapes:
+            self._run_synthetic(*shape)
         logger.info("kernels are ready after %.1f s", time.perf_counter() - started)
 
     def warm_up(self, shapes: Iterable[tuple[int, int, int]]) -> None:
@@ -174,24 +202,34 @@ class CudaRunner:
         )
 
     def _run_synthetic(self, tokens: int, sequences: int, longest: int) -> None:
-        tokens = min(tokens, self._max_tokens)
-        sequences = min(sequences, tokens)
-        # No position beyond the model's table.
-        sequences = max(sequences, -(-tokens // self.model.backbone.max_positions))
+        sequences = self._legal_count(tokens, sequences)
         padded_tokens, padded_sequences = self.layout.padded_shape(tokens, sequences)
         slot = self.make_slot(self.layout.buffer_len(padded_tokens, padded_sequences))
         fill_with_equal_lengths(slot.buffer.numpy(), self.layout, tokens, sequences)
         self.step_slot(slot, tokens, sequences, longest, padded_tokens, padded_sequences).wait()
+
+    def _synthetic_len(self, tokens: int, sequences: int) -> int:
+        shape = self.layout.padded_shape(tokens, self._legal_count(tokens, sequences))
+        return self.layout.buffer_len(*shape)
+
+    def _legal_count(self, tokens: int, sequences: int) -> int:
+        """Sequences enough that none is longer than the model's table of positions."""
+        return min(tokens, max(sequences, -(-tokens // self.model.backbone.max_positions)))
 
     def _finish(self, batch: ForwardBatch, output: OutputSlot) -> PendingTensor:
         key = self._key(batch)
 
         def forward() -> torch.Tensor:
             self.attention.plan(batch)
-            return self.model(batch, self.attention)
+            rows = self.model(batch, self.attention)
+            shared = self._shared_output
+            if shared is None or rows.shape[0] > shared.shape[0]:
+                return rows
+            # A graph's output stays allocated; this way its memory serves the next capture again.
+            return shared[: rows.shape[0]].copy_(rows)
 
         rows, kind = self.graphs.run(key, forward)
-        num_rows = batch.num_sequences
+        num_rows = batch.num_tokens if self.layout.token_rows else batch.num_sequences
         flat = output.buffer[: num_rows * self._width].view(num_rows, self._width)
         flat.copy_(rows if rows.shape[0] == num_rows else rows[:num_rows], non_blocking=True)
         output.end.record()
@@ -246,6 +284,16 @@ class CudaRunner:
         batch.cu_seqlens_cpu = cu_seqlens_cpu
         return batch
 
+    def _make_shared_output(self) -> torch.Tensor | None:
+        """Where graphs leave their rows, if those are too many for each to keep its own."""
+        if not self.layout.token_buckets:
+            return None
+        most_tokens = self.layout.token_buckets[-1]
+        rows = most_tokens if self.layout.token_rows else self._max_sequences + 1
+        if rows * self._width <= _LARGEST_OWN_OUTPUT:
+            return None
+        return torch.empty((rows, self._width), dtype=torch.float32, device=self.device)
+
     def _make_output_slot(self, num_values: int) -> OutputSlot:
         return OutputSlot(
             _pinned(num_values),
@@ -275,6 +323,11 @@ def _timing_event() -> DeviceEvent:
     return event
 
 
+def _powers_of_two(most: int) -> tuple[int, ...]:
+    """2, 4, … and the first that is not below `most`."""
+    return tuple(1 << power for power in range(1, max(most - 1, 1).bit_length() + 1))
+
+
 def fill_with_equal_lengths(
     buffer: np.ndarray[tuple[int], np.dtype[np.int32]],
     layout: BatchLayout,
@@ -290,4 +343,8 @@ def fill_with_equal_lengths(
     rest[:] = 0
     rows = np.arange(padded_tokens)
     first_rows = cu_seqlens[np.searchsorted(cu_seqlens, rows, side="right") - 1]
-    rest[padded_tokens : 2 * padded_tokens] = rows - first_rows + layout.position_offset
+    positions = rest[padded_tokens : 2 * padded_tokens]
+    positions[:] = rows - first_rows
+    # The sequence of padding rows may be longer than the model's table.
+    positions[num_tokens:] = 0
+    positions += layout.position_offset

@@ -34,9 +34,9 @@ class SmallTiling:
     num_stages: int = 4
 
 
-# For (activation, width, depth): from how many rows to how many which tiling. Measured inside whole
-# chains of layers by benches/gpu_short_steps.py, figures in benches/results/gpu_short_steps.json; shapes that
-# are not here have not been measured.
+# For (activation, width, depth): from how many rows to how many which tiling. Measured in whole models
+# by benches/gpu_short_steps.py, figures in benches/results/gpu_short_steps.json; shapes that are not
+# here have not been measured.
 _TILINGS: Mapping[tuple[str, int, int], tuple[tuple[int, int, SmallTiling], ...]] = {
     ("none", 3072, 1024): ((1, 128, SmallTiling(64, 64, 128, prefetch=True)),),
     ("none", 4096, 1024): ((65, 128, SmallTiling(64, 64, 128)),),

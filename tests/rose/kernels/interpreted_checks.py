@@ -28,6 +28,7 @@ from rose.kernels.pooling import mean_rows, normalize_rows, select_rows
 from rose.kernels.rope import HeadRotation, RopeTable, qk_norm_rope_
 from rose.kernels.short_attention import short_attention
 from rose.kernels.small_linear import SmallActivation, SmallTiling, run_small_linear
+from rose.kernels.vocabulary_pooling import pool_logits_
 
 WIDTH = 48
 CPU = torch.device("cpu")
@@ -254,6 +255,30 @@ def check_pooling() -> None:
             )
 
 
+def check_vocabulary_pooling() -> None:
+    """Parts that cut sequences, empty slots, a stride that is wider than the vocabulary, NaN."""
+    batch = ForwardBatch.from_sequences([[1] * 37, [2], [3] * 20], BatchLayout((64,), (8,)))
+    logits, bias = torch.randn(64, 320), torch.randn(300)
+    logits[37] = torch.nan
+    logits[40] = -torch.inf
+    logits[1] = -5.0
+    for sums, twice, rows in ((False, False, 64), (False, True, 24), (True, False, 24)):
+
+        def pool(sums: bool = sums, twice: bool = twice, rows: int = rows) -> torch.Tensor:
+            weights = torch.zeros(8, 300)
+            for at in range(0, 64, rows):
+                part = logits[at : at + rows]
+                pool_logits_(weights, part, bias, batch.cu_seqlens, at, sums=sums, twice=twice)
+            assert weights.isnan().all(1).tolist() == [False, True] + [False] * 6
+            assert not weights[4:].any()
+            return weights
+
+        check(pool)
+        found = (logits[:37, :300] + bias).relu().log1p()
+        found = found.log1p() if twice else found
+        torch.testing.assert_close(pool()[0], found.sum(0) if sums else found.amax(0))
+
+
 def check_schedule() -> None:
     generator = random.Random(0)
     for case in range(24):
@@ -347,5 +372,6 @@ if __name__ == "__main__":
     check_short_attention()
     check_small_linear()
     check_pooling()
+    check_vocabulary_pooling()
     check_schedule()
     print("all checks passed")
