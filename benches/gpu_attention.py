@@ -28,7 +28,7 @@ HEADS = {
 SHAPES = (
     (1, 16), (1, 64), (1, 128), (1, 256), (1, 512), (1, 1024), (1, 4096), (4, 16), (8, 32),
     (64, 16), (8, 64), (64, 64), (256, 64), (8, 96), (64, 96), (8, 128), (64, 128), (100, 128),
-    (5, 512), (25, 512),
+    (16, 256), (100, 256), (5, 512), (25, 512),
 )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def main() -> None:
             parts = [shape.num_heads, shape.num_kv_heads, shape.num_kv_heads]
             q, k, v = torch.split(qkv.bfloat16(), parts, 1)
             row: dict[str, float] = {}
-            for name in ("flash_attn", "flashinfer"):
+            for name in ("flash_attn", "flashinfer", "fa3_fwd"):
                 try:
                     attention = make_attention(name, shape, torch.bfloat16, device)
                 except ConfigError as error:

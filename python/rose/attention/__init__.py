@@ -15,6 +15,7 @@ BACKENDS = {
     "sdpa": "rose.attention.sdpa:SdpaAttention",
     "flash_attn": "rose.attention.flash_attn:FlashAttention",
     "flashinfer": "rose.attention.flashinfer:FlashInferAttention",
+    "fa3_fwd": "rose.attention.fa3_fwd:Fa3Forward",
     "flash_attn_4": "rose.attention.flash_attn_4:FlashAttention4",
 }
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-import time
 from pathlib import Path
 
 import torch
 
+from rose.attention import fa3_fwd, flashinfer
 from rose.attention.base import AttentionBackend, AttentionShape
+from rose.attention.fa3_fwd import Fa3Forward
 from rose.attention.flash_attn import FlashAttention
-from rose.attention.flashinfer import FlashInferAttention, why_not
+from rose.attention.flashinfer import FlashInferAttention
 from rose.attention.flashinfer_modules import build_in_background, fa3_module_name, find_module
 from rose.errors import ConfigError
 from rose.forward_batch import ForwardBatch
@@ -21,12 +22,16 @@ logger = logging.getLogger(__name__)
 # of 128 (head_dim 128) or 192 (head_dim 64) queries, FlashAttention 2 leaves less of them empty, and
 # below that both wait for memory. Table: benches/results/gpu_attention.json.
 FLASH_ATTN_LONGEST = 64
+# The same where the package fa3-fwd stands in, whose calls take 3 to 4 µs more. By head_dim.
+FLASH_ATTN_LONGEST_BESIDE_FA3_FWD = {64: 256}
+_OTHER_HEAD_DIM = 128
 
 
 class AutoAttention(AttentionBackend):
-    """FlashAttention 2, and FlashInfer's FlashAttention 3 where its kernel is at hand.
+    """FlashAttention 2, and for longer sequences a FlashAttention 3 where one is at hand.
 
-    A missing kernel is built in the background; batches use it once it is there.
+    FlashInfer's comes first, then that of the package `fa3-fwd`. A missing kernel of FlashInfer is
+    built in the background; batches use it once it is there.
     """
 
     capturable = True
@@ -34,23 +39,23 @@ class AutoAttention(AttentionBackend):
     def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(shape, dtype, device)
         self._flash_attn = FlashAttention(shape, dtype, device)
-        self._flashinfer: FlashInferAttention | None = None
+        self._flash_attn_longest = FLASH_ATTN_LONGEST
+        self._flash_attn_3: AttentionBackend | None = None
         self._chosen: AttentionBackend = self._flash_attn
         # Set by the thread that builds, taken by the engine's: only that one loads kernels.
         self._built: Path | None = None
-        reason = why_not(shape, dtype, device)
-        if reason is not None:
-            logger.info("attention: flash_attn; flashinfer %s", reason)
-            return
-        path = find_module(fa3_module_name(dtype, shape.head_dim))
-        if path is not None:
-            self._use_flashinfer(path)
-            return
-        self._build_started = time.monotonic()
-        if build_in_background(dtype, shape.head_dim, self._when_built):
-            logger.info("attention: flash_attn, while flashinfer's kernel is built")
-        else:
-            logger.info("attention: flash_attn; flashinfer is not installed")
+        reason = flashinfer.why_not(shape, dtype, device)
+        if reason is None:
+            path = find_module(fa3_module_name(dtype, shape.head_dim))
+            if path is not None and self._use_flashinfer(path):
+                return
+            if path is not None:
+                reason = "cannot be loaded"
+            elif build_in_background(dtype, shape.head_dim, self._when_built):
+                reason = "has its kernel built meanwhile"
+            else:
+                reason = "is not installed"
+        self._use_fa3_fwd(f"flashinfer {reason}")
 
     def graph_variant(
         self, padded_tokens: int, padded_sequences: int, max_seqlen: int
@@ -77,19 +82,40 @@ class AutoAttention(AttentionBackend):
             path, self._built = self._built, None
             logger.info("flashinfer's kernel is built: %s", path)
             self._use_flashinfer(path)
-        if self._flashinfer is None or max_seqlen <= FLASH_ATTN_LONGEST:
+        if self._flash_attn_3 is None or max_seqlen <= self._flash_attn_longest:
             return self._flash_attn
-        return self._flashinfer
+        return self._flash_attn_3
 
-    def _use_flashinfer(self, path: Path) -> None:
+    def _use_flashinfer(self, path: Path) -> bool:
         try:
-            self._flashinfer = FlashInferAttention(self.shape, self.dtype, self.device, path)
+            backend = FlashInferAttention(self.shape, self.dtype, self.device, path)
         except (ConfigError, OSError, RuntimeError) as error:
-            logger.warning("attention: flash_attn; flashinfer cannot be loaded: %s", error)
+            logger.warning("attention: flashinfer cannot be loaded: %s", error)
+            return False
+        self._use("flashinfer", backend, FLASH_ATTN_LONGEST)
+        return True
+
+    def _use_fa3_fwd(self, why_not_flashinfer: str) -> None:
+        reason = fa3_fwd.why_not(self.shape, self.dtype, self.device)
+        if reason is None:
+            try:
+                backend = Fa3Forward(self.shape, self.dtype, self.device)
+            except ConfigError as error:
+                logger.warning("%s", error)
+                reason = "cannot be loaded"
+        if reason is not None:
+            logger.info("attention: flash_attn; %s; fa3_fwd %s", why_not_flashinfer, reason)
             return
+        logger.info("%s", why_not_flashinfer)
+        longest = FLASH_ATTN_LONGEST_BESIDE_FA3_FWD.get(self.shape.head_dim, _OTHER_HEAD_DIM)
+        self._use("fa3_fwd", backend, longest)
+
+    def _use(self, name: str, backend: AttentionBackend, flash_attn_longest: int) -> None:
+        self._flash_attn_3, self._flash_attn_longest = backend, flash_attn_longest
         logger.info(
-            "attention: flashinfer, and flash_attn where no sequence is longer than %d",
-            FLASH_ATTN_LONGEST,
+            "attention: %s, and flash_attn where no sequence is longer than %d",
+            name,
+            flash_attn_longest,
         )
 
     def _when_built(self, path: Path) -> None:

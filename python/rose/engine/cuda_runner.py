@@ -71,6 +71,7 @@ class CudaRunner:
         self._staging = torch.zeros(0, dtype=torch.int32, device=self.device)
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
         self._predicted_ms: dict[GraphKey, float] = {}
+        self._max_batch_sequences = config.max_batch_sequences
         most_values = (config.max_batch_sequences + 1) * self._width
         slots = [self._make_output_slot(most_values) for _ in range(_OUTPUT_SLOTS)]
         self._ring = OutputRing(slots, self._make_output_slot)
@@ -149,8 +150,9 @@ class CudaRunner:
         # Short and long sequences get different attention; slots size the schedule's kernel.
         self._run_synthetic(1, 1, 1)
         self._run_synthetic(_MANY_TOKENS, 1, _MANY_TOKENS)
-        for sequences in tiers:
-            self._run_synthetic(max(_MANY_TOKENS, 2 * sequences), sequences - 1, _MANY_TOKENS)
+        for sequences in tiers or (self._max_batch_sequences,):
+            size = max(_MANY_TOKENS, 2 * sequences), max(1, sequences - 1)
+            self._run_synthetic(*size, _MANY_TOKENS)
         logger.info("kernels are ready after %.1f s", time.perf_counter() - started)
 
     def warm_up(self, shapes: Iterable[tuple[int, int, int]]) -> None:

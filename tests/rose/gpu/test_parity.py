@@ -96,15 +96,18 @@ def test_alone_batched_padded_captured_replayed(bench: Any) -> None:
     assert runner.graphs.counters.failed_captures == 0
 
 
-@pytest.mark.parametrize("attention", ["flash_attn", "flashinfer"])
+@pytest.mark.parametrize("attention", ["flash_attn", "flashinfer", "fa3_fwd"])
 def test_back_ends_agree(bench: Any, attention: str) -> None:
     shape = bench.shape
-    if shape.bias is not None or (attention == "flashinfer" and shape.local is not None):
+    if attention == "fa3_fwd":
+        pytest.importorskip("fa3_fwd._C")
+    no_windows = attention != "flash_attn"
+    if shape.bias is not None or (no_windows and shape.local is not None):
         with pytest.raises(ConfigError, match=f"attention {attention} has no"):
             bench.runner(attention=attention)
         return
-    if attention == "flashinfer" and shape.head_dim == 32:
-        pytest.skip("flashinfer has no head_dim 32")
+    if attention != "flash_attn" and shape.head_dim == 32:
+        pytest.skip(f"{attention} has no head_dim 32")
     sequences = _sequences(LENGTHS)
     expected = _reference_rows(bench, sequences)
     runner = bench.runner(attention=attention)
