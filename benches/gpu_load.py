@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -105,6 +106,9 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=["qwen3-0.6b-bidirectional", "bge-m3"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument(
+        "--tokenizer", type=Path, help="a real tokenizer.json, which takes its time to load"
+    )
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--spawned", type=float, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -123,6 +127,7 @@ def main() -> None:
         "torch": torch.__version__,
         "date": time.strftime("%Y-%m-%d"),
         "unit": "s",
+        "tokenizer_bytes": arguments.tokenizer.stat().st_size if arguments.tokenizer else 0,
         "models": {},
     }
     for name in arguments.models:
@@ -130,6 +135,8 @@ def main() -> None:
             directory = Path(folder, name)
             directory.mkdir()
             write_model(directory, *DIRECTORIES[name])
+            if arguments.tokenizer is not None:
+                shutil.copy(arguments.tokenizer, directory / "tokenizer.json")
             if cuda:
                 torch.cuda.empty_cache()
             size = (directory / "model.safetensors").stat().st_size
