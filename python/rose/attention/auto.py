@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 # of 128 (head_dim 128) or 192 (head_dim 64) queries, FlashAttention 2 leaves less of them empty, and
 # below that both wait for memory. Table: benches/results/gpu_attention.json.
 FLASH_ATTN_LONGEST = 64
-# The same where the package fa3-fwd stands in, whose calls take 3 to 4 µs more. By head_dim.
+# The same where the package fa3-fwd stands in, whose calls take 3 to 4 µs more at short sequences, by
+# head_dim. Table: docs/gpu.md.
 FLASH_ATTN_LONGEST_BESIDE_FA3_FWD = {64: 256}
 _OTHER_HEAD_DIM = 128
 
