@@ -34,7 +34,7 @@ ROTATED = "d128"
 SHAPES = (
     (1, 16), (1, 64), (1, 128), (1, 256), (1, 512), (1, 1024), (1, 4096), (4, 16), (8, 32),
     (64, 16), (8, 64), (64, 64), (256, 64), (8, 96), (64, 96), (8, 128), (64, 128), (100, 128),
-    (5, 512), (25, 512),
+    (16, 256), (100, 256), (5, 512), (25, 512),
 )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def main() -> None:
             table = RopeTable.make(8192, shape.head_dim, 1e6, device)
             rotation = HeadRotation(table, (norms[0], norms[1]), 1e-6)
             row: dict[str, float] = {}
-            for name in ("flash_attn", "flashinfer", "short"):
+            for name in ("flash_attn", "flashinfer", "fa3_fwd", "short"):
                 if name == "short" and sequences * length * length > SHORT_MOST_PAIRS:
                     continue
                 try:

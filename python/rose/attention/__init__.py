@@ -16,6 +16,7 @@ BACKENDS = {
     "short": "rose.attention.short:ShortAttention",
     "flash_attn": "rose.attention.flash_attn:FlashAttention",
     "flashinfer": "rose.attention.flashinfer:FlashInferAttention",
+    "fa3_fwd": "rose.attention.fa3_fwd:Fa3Forward",
     "flash_attn_4": "rose.attention.flash_attn_4:FlashAttention4",
 }
 

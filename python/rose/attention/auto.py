@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-import time
 from pathlib import Path
 
 import torch
 
+from rose.attention import fa3_fwd, flashinfer
 from rose.attention.base import AttentionBackend, AttentionShape
+from rose.attention.fa3_fwd import Fa3Forward
 from rose.attention.flash_attn import FlashAttention
-from rose.attention.flashinfer import FlashInferAttention, why_not
+from rose.attention.flashinfer import FlashInferAttention
 from rose.attention.flashinfer_modules import build_in_background, fa3_module_name, find_module
 from rose.attention.short import ShortAttention
 from rose.attention.short import why_not as why_not_short
@@ -26,12 +27,17 @@ logger = logging.getLogger(__name__)
 FLASH_ATTN_LONGEST = 64
 # By head_dim the longest sequence, and the most tokens of a batch, up to which our own kernel is.
 SHORT_LIMITS = {32: (256, 1024), 64: (512, 1024), 128: (256, 256)}
+# The same where the package fa3-fwd stands in, whose calls take 3 to 4 µs more at short sequences, by
+# head_dim. Table: docs/gpu.md.
+FLASH_ATTN_LONGEST_BESIDE_FA3_FWD = {64: 256}
+_OTHER_HEAD_DIM = 128
 
 
 class AutoAttention(AttentionBackend):
-    """FlashAttention 2, and FlashInfer's FlashAttention 3 where its kernel is at hand.
+    """FlashAttention 2, and for longer sequences a FlashAttention 3 where one is at hand.
 
-    A missing kernel is built in the background; batches use it once it is there.
+    FlashInfer's comes first, then that of the package `fa3-fwd`. A missing kernel of FlashInfer is
+    built in the background; batches use it once it is there.
     """
 
     capturable = True
@@ -42,23 +48,23 @@ class AutoAttention(AttentionBackend):
         self._short: ShortAttention | None = None
         if why_not_short(shape, dtype) is None:
             self._short = ShortAttention(shape, dtype, device)
-        self._flashinfer: FlashInferAttention | None = None
+        self._flash_attn_longest = FLASH_ATTN_LONGEST
+        self._flash_attn_3: AttentionBackend | None = None
         self._chosen: AttentionBackend = self._flash_attn
         # Set by the thread that builds, taken by the engine's: only that one loads kernels.
         self._built: Path | None = None
-        reason = why_not(shape, dtype, device)
-        if reason is not None:
-            logger.info("attention: flash_attn; flashinfer %s", reason)
-            return
-        path = find_module(fa3_module_name(dtype, shape.head_dim))
-        if path is not None:
-            self._use_flashinfer(path)
-            return
-        self._build_started = time.monotonic()
-        if build_in_background(dtype, shape.head_dim, self._when_built):
-            logger.info("attention: flash_attn, while flashinfer's kernel is built")
-        else:
-            logger.info("attention: flash_attn; flashinfer is not installed")
+        reason = flashinfer.why_not(shape, dtype, device)
+        if reason is None:
+            path = find_module(fa3_module_name(dtype, shape.head_dim))
+            if path is not None and self._use_flashinfer(path):
+                return
+            if path is not None:
+                reason = "cannot be loaded"
+            elif build_in_background(dtype, shape.head_dim, self._when_built):
+                reason = "has its kernel built meanwhile"
+            else:
+                reason = "is not installed"
+        self._use_fa3_fwd(f"flashinfer {reason}")
 
     def graph_variant(
         self, padded_tokens: int, padded_sequences: int, max_seqlen: int
@@ -95,19 +101,40 @@ class AutoAttention(AttentionBackend):
         longest, most_tokens = SHORT_LIMITS.get(self.shape.head_dim, (0, 0))
         if self._short is not None and max_seqlen <= longest and padded_tokens <= most_tokens:
             return self._short
-        if self._flashinfer is None or max_seqlen <= FLASH_ATTN_LONGEST:
+        if self._flash_attn_3 is None or max_seqlen <= self._flash_attn_longest:
             return self._flash_attn
-        return self._flashinfer
+        return self._flash_attn_3
 
-    def _use_flashinfer(self, path: Path) -> None:
+    def _use_flashinfer(self, path: Path) -> bool:
         try:
-            self._flashinfer = FlashInferAttention(self.shape, self.dtype, self.device, path)
+            backend = FlashInferAttention(self.shape, self.dtype, self.device, path)
         except (ConfigError, OSError, RuntimeError) as error:
-            logger.warning("attention: flash_attn; flashinfer cannot be loaded: %s", error)
+            logger.warning("attention: flashinfer cannot be loaded: %s", error)
+            return False
+        self._use("flashinfer", backend, FLASH_ATTN_LONGEST)
+        return True
+
+    def _use_fa3_fwd(self, why_not_flashinfer: str) -> None:
+        reason = fa3_fwd.why_not(self.shape, self.dtype, self.device)
+        if reason is None:
+            try:
+                backend = Fa3Forward(self.shape, self.dtype, self.device)
+            except ConfigError as error:
+                logger.warning("%s", error)
+                reason = "cannot be loaded"
+        if reason is not None:
+            logger.info("attention: flash_attn; %s; fa3_fwd %s", why_not_flashinfer, reason)
             return
+        logger.info("%s", why_not_flashinfer)
+        longest = FLASH_ATTN_LONGEST_BESIDE_FA3_FWD.get(self.shape.head_dim, _OTHER_HEAD_DIM)
+        self._use("fa3_fwd", backend, longest)
+
+    def _use(self, name: str, backend: AttentionBackend, flash_attn_longest: int) -> None:
+        self._flash_attn_3, self._flash_attn_longest = backend, flash_attn_longest
         logger.info(
-            "attention: flashinfer, and flash_attn where no sequence is longer than %d",
-            FLASH_ATTN_LONGEST,
+            "attention: %s, and flash_attn where no sequence is longer than %d",
+            name,
+            flash_attn_longest,
         )
 
     def _when_built(self, path: Path) -> None:

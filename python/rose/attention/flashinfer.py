@@ -146,10 +146,10 @@ def why_not(shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> 
         return "needs a Hopper GPU (compute capability 9.0)"
     if dtype not in (torch.bfloat16, torch.float16):
         return f"needs bfloat16 or float16, got {dtype}"
-    if shape.head_dim not in _TILE_ROWS:
-        return f"needs a head_dim of {', '.join(map(str, _TILE_ROWS))}, got {shape.head_dim}"
     if shape.window is not None:
         return f"has no windows, got {shape.window}"
     if shape.bias is not None:
         return "has no position bias; use sdpa or auto"
+    if shape.head_dim not in _TILE_ROWS:
+        return f"needs a head_dim of {', '.join(map(str, _TILE_ROWS))}, got {shape.head_dim}"
     return None

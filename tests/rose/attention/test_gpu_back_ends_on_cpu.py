@@ -1,4 +1,4 @@
-"""What can be said about the GPU back ends without a GPU: bounds, names, places, refusals, choice."""
+"""What can be said about the GPU back ends without a GPU: bounds, refusals, choice."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from rose.attention import auto, flashinfer, make_attention
+from rose.attention import auto, fa3_fwd, flashinfer, make_attention
 from rose.attention.auto import FLASH_ATTN_LONGEST, SHORT_LIMITS, AutoAttention
 from rose.attention.base import AttentionShape
 from rose.attention.flash_attn import FlashAttention, longest_bound
-from rose.attention.flashinfer_modules import fa3_module_name, find_module
 from rose.attention.short import ShortAttention
 from rose.errors import ConfigError
 
@@ -44,28 +43,10 @@ def test_flash_attn_refuses_what_it_cannot(head_dim: int, dtype: torch.dtype, me
         FlashAttention(AttentionShape(4, 4, head_dim, 0.1), dtype, CPU)
 
 
-@pytest.mark.parametrize("name", ["short", "flash_attn", "flashinfer", "flash_attn_4"])
+@pytest.mark.parametrize("name", ["short", "flash_attn", "flashinfer", "fa3_fwd", "flash_attn_4"])
 def test_gpu_back_ends_refuse_the_cpu(name: str) -> None:
     with pytest.raises(ConfigError, match="needs a CUDA device"):
         make_attention(name, SHAPE, torch.bfloat16, CPU)
-
-
-def test_modules_are_found_where_builds_leave_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FLASHINFER_WORKSPACE_BASE", str(tmp_path))
-    name = fa3_module_name(torch.bfloat16, 128)
-    assert name.endswith(
-        "head_dim_qk_128_head_dim_vo_128_posenc_0_use_swa_False_"
-        "use_logits_cap_False_f16qk_False_sm90"
-    )
-    if find_module(name) is not None:
-        pytest.skip("the kernel is installed on this machine")
-    path = tmp_path / ".cache/flashinfer/0.7.4/90a/cached_ops" / name / f"{name}.so"
-    path.parent.mkdir(parents=True)
-    assert find_module(name) is None
-    path.touch()
-    assert find_module(name) == path
 
 
 class FakeFlashInfer:
@@ -82,7 +63,8 @@ class FakeFlashInfer:
 def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeFlashInfer.made = []
     monkeypatch.setattr(auto, "FlashInferAttention", FakeFlashInfer)
-    monkeypatch.setattr(auto, "why_not", lambda *shape: None)
+    monkeypatch.setattr(flashinfer, "why_not", lambda *shape: None)
+    monkeypatch.setattr(fa3_fwd, "why_not", lambda *shape: "needs the package fa3-fwd")
 
 
 def test_auto_chooses_by_the_longest_sequence(
@@ -138,10 +120,50 @@ def test_auto_serves_while_the_kernel_is_built_then_switches(
     assert FakeFlashInfer.made == [Path("built.so")]
 
 
+class FakeFa3Forward:
+    def __init__(self, shape: object, dtype: object, device: object) -> None: ...
+
+    def graph_variant(self, tokens: int, sequences: int, longest: int) -> tuple[str, int]:
+        return "fa3_fwd", 0
+
+
+@pytest.mark.parametrize(("head_dim", "longest"), [(64, 256), (128, 128), (256, 128)])
+def test_auto_takes_fa3_fwd_where_flashinfer_has_no_kernel(
+    hopper: None, monkeypatch: pytest.MonkeyPatch, head_dim: int, longest: int
+) -> None:
+    when_built = []
+    monkeypatch.setattr(auto, "find_module", lambda name: None)
+    monkeypatch.setattr(
+        auto, "build_in_background", lambda dtype, head_dim, done: when_built.append(done) or True
+    )
+    monkeypatch.setattr(fa3_fwd, "why_not", lambda *shape: None)
+    monkeypatch.setattr(auto, "Fa3Forward", FakeFa3Forward)
+    attention = AutoAttention(AttentionShape(16, 8, head_dim, 0.1), torch.bfloat16, CPU)
+    assert attention.graph_variant(4096, 128, longest)[0] == "flash_attn"
+    assert attention.graph_variant(4096, 128, longest + 1) == ("fa3_fwd", 0)
+    when_built[0](Path("built.so"))
+    assert attention.graph_variant(4096, 128, longest + 1) == ("flashinfer", 0)
+    assert attention.graph_variant(4096, 128, FLASH_ATTN_LONGEST + 1) == ("flashinfer", 0)
+
+
+def test_auto_does_without_a_package_that_cannot_be_loaded(
+    hopper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ConfigError("attention fa3_fwd: the package cannot be loaded: libcudart.so.13")
+
+    monkeypatch.setattr(auto, "find_module", lambda name: None)
+    monkeypatch.setattr(auto, "build_in_background", lambda *_: False)
+    monkeypatch.setattr(fa3_fwd, "why_not", lambda *shape: None)
+    monkeypatch.setattr(auto, "Fa3Forward", refuse)
+    attention = AutoAttention(SHAPE, torch.bfloat16, CPU)
+    assert attention.graph_variant(4096, 2, 2048) == ("flash_attn", 2048)
+
+
 def test_auto_without_flashinfer_is_flash_attn(
     hopper: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auto, "why_not", lambda *shape: "needs a Hopper GPU")
+    monkeypatch.setattr(flashinfer, "why_not", lambda *shape: "needs a Hopper GPU")
     attention = AutoAttention(SHAPE, torch.bfloat16, CPU)
     assert attention.graph_variant(4096, 2, 2048) == ("flash_attn", 2048)
 

@@ -187,15 +187,18 @@ def test_eight_and_one_bit_vectors(pplx_bench: Any, record_property: Record) -> 
     assert changed <= 0.01
 
 
-@pytest.mark.parametrize("attention", ["flash_attn", "flashinfer"])
+@pytest.mark.parametrize("attention", ["short", "flash_attn", "flashinfer", "fa3_fwd"])
 def test_back_ends_agree(path_bench: Any, attention: str) -> None:
     shape = path_bench.shape
-    if shape.bias is not None or (attention == "flashinfer" and shape.local is not None):
+    if attention == "fa3_fwd":
+        pytest.importorskip("fa3_fwd._C")
+    no_windows = attention != "flash_attn"
+    if shape.bias is not None or (no_windows and shape.local is not None):
         with pytest.raises(ConfigError, match=f"attention {attention}"):
             path_bench.runner(attention=attention)
         return
-    if attention == "flashinfer" and shape.head_dim == 32:
-        pytest.skip("flashinfer has no head_dim 32")
+    if attention in ("flashinfer", "fa3_fwd") and shape.head_dim == 32:
+        pytest.skip(f"{attention} has no head_dim 32")
     expected = _reference_rows(path_bench)
     try:
         runner = path_bench.runner(attention=attention)
