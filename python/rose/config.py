@@ -18,7 +18,7 @@ Activation = Literal["identity", "sigmoid", "softmax"]
 PoolingMode = Literal["mean", "cls", "last_token", "max", "mean_sqrt_len_tokens", "weighted_mean"]
 LogLevel = Literal["error", "warn", "info", "debug", "trace"]
 LogFormat = Literal["text", "json"]
-AttentionName = Literal["auto", "sdpa", "flash_attn", "flashinfer", "flash_attn_4"]
+AttentionName = Literal["auto", "sdpa", "short", "flash_attn", "flashinfer", "flash_attn_4"]
 
 
 # Far beyond what is of use. A slip of the pen must not end in a machine without memory.

@@ -13,6 +13,7 @@ from rose.errors import ConfigError
 
 BACKENDS = {
     "sdpa": "rose.attention.sdpa:SdpaAttention",
+    "short": "rose.attention.short:ShortAttention",
     "flash_attn": "rose.attention.flash_attn:FlashAttention",
     "flashinfer": "rose.attention.flashinfer:FlashInferAttention",
     "flash_attn_4": "rose.attention.flash_attn_4:FlashAttention4",

@@ -12,8 +12,11 @@ from rose.attention.base import AttentionBackend, AttentionShape
 from rose.attention.flash_attn import FlashAttention
 from rose.attention.flashinfer import FlashInferAttention, why_not
 from rose.attention.flashinfer_modules import build_in_background, fa3_module_name, find_module
+from rose.attention.short import ShortAttention
+from rose.attention.short import why_not as why_not_short
 from rose.errors import ConfigError
 from rose.forward_batch import ForwardBatch
+from rose.kernels.rope import HeadRotation
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +24,8 @@ logger = logging.getLogger(__name__)
 # of 128 (head_dim 128) or 192 (head_dim 64) queries, FlashAttention 2 leaves less of them empty, and
 # below that both wait for memory. Table: benches/results/gpu_attention.json.
 FLASH_ATTN_LONGEST = 64
+# By head_dim the longest sequence, and the most tokens of a batch, up to which our own kernel is.
+SHORT_LIMITS = {32: (256, 1024), 64: (512, 1024), 128: (256, 256)}
 
 
 class AutoAttention(AttentionBackend):
@@ -34,6 +39,9 @@ class AutoAttention(AttentionBackend):
     def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__(shape, dtype, device)
         self._flash_attn = FlashAttention(shape, dtype, device)
+        self._short: ShortAttention | None = None
+        if why_not_short(shape, dtype) is None:
+            self._short = ShortAttention(shape, dtype, device)
         self._flashinfer: FlashInferAttention | None = None
         self._chosen: AttentionBackend = self._flash_attn
         # Set by the thread that builds, taken by the engine's: only that one loads kernels.
@@ -56,17 +64,12 @@ class AutoAttention(AttentionBackend):
         self, padded_tokens: int, padded_sequences: int, max_seqlen: int
     ) -> tuple[str, int]:
         """That of the back end the batch gets."""
-        # Here and not in `plan`, so that both choose the same one for a batch.
-        if self._built is not None:
-            path, self._built = self._built, None
-            logger.info("flashinfer's kernel is built: %s", path)
-            self._use_flashinfer(path)
-        backend = self._choose(max_seqlen)
+        backend = self._choose(padded_tokens, max_seqlen)
         return backend.graph_variant(padded_tokens, padded_sequences, max_seqlen)
 
     def plan(self, batch: ForwardBatch) -> None:
         """Chooses and plans."""
-        self._chosen = self._choose(batch.max_seqlen)
+        self._chosen = self._choose(batch.padded_tokens, batch.max_seqlen)
         self._chosen.plan(batch)
 
     def run(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor) -> None:
@@ -77,7 +80,20 @@ class AutoAttention(AttentionBackend):
         """See `AttentionBackend.attend`."""
         return self._chosen.attend(q, k, v)
 
-    def _choose(self, max_seqlen: int) -> AttentionBackend:
+    def attend_rotated(
+        self, qkv: torch.Tensor, positions: torch.Tensor, rotation: HeadRotation
+    ) -> torch.Tensor:
+        """See `AttentionBackend.attend_rotated`."""
+        return self._chosen.attend_rotated(qkv, positions, rotation)
+
+    def _choose(self, padded_tokens: int, max_seqlen: int) -> AttentionBackend:
+        if self._built is not None:
+            path, self._built = self._built, None
+            logger.info("flashinfer's kernel is built: %s", path)
+            self._use_flashinfer(path)
+        longest, most_tokens = SHORT_LIMITS.get(self.shape.head_dim, (0, 0))
+        if self._short is not None and max_seqlen <= longest and padded_tokens <= most_tokens:
+            return self._short
         if self._flashinfer is None or max_seqlen <= FLASH_ATTN_LONGEST:
             return self._flash_attn
         return self._flashinfer

@@ -18,6 +18,7 @@ from rose.forward_batch import ForwardBatch
 from rose.graphs.config import GraphConfig, sequence_tiers, token_buckets
 from rose.graphs.cuda_graph import GraphCapture
 from rose.graphs.graph_runner import GraphKey, GraphRunner
+from rose.kernels.linear import row_limits
 from rose.models.base import Model
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ _MANY_TOKENS = 1024
 _LARGEST_OWN_OUTPUT = 1 << 22
 # Values of an output slot when it is made, 64 MiB of page-locked memory; larger ones on demand.
 _LARGEST_FIRST_SLOT = 1 << 24
+# Longest sequences between which `auto` chooses attention.
+_LENGTHS = (32, 64, 128, 256, 512)
 
 
 class CudaRunner:
@@ -79,12 +82,13 @@ class CudaRunner:
         torch.cuda.synchronize(self.device)
         self._width = model.output_width
         self._max_sequences = config.max_batch_sequences
+        self._max_tokens = max(config.max_batch_tokens, info.max_sequence_tokens)
         self._staging = torch.zeros(0, dtype=torch.int32, device=self.device)
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
         self._predicted_ms: dict[GraphKey, float] = {}
         most_rows = self._max_sequences + 1
         if self.layout.token_rows:
-            most_rows = max(config.max_batch_tokens, info.max_sequence_tokens)
+            most_rows = self._max_tokens
         first_values = min(most_rows * self._width, _LARGEST_FIRST_SLOT)
         slots = [self._make_output_slot(first_values) for _ in range(_OUTPUT_SLOTS)]
         self._ring = OutputRing(slots, self._make_output_slot)
@@ -166,8 +170,11 @@ class CudaRunner:
     def compile_kernels(self) -> None:
         """Runs each kernel variant that traffic can reach once, so that no step waits for a compiler."""
         started = time.perf_counter()
-        # Short and long sequences get different attention; slots size the schedule's kernel.
-        shapes = [(1, 1, 1), (_MANY_TOKENS, 1, _MANY_TOKENS)]
+        # Sizes choose the kernels of linear layers, lengths those of attention.
+        limits = row_limits()
+        shapes = [(tokens, 1, tokens) for tokens in (1, *limits, limits[-1] + 1)]
+        shapes += [(_MANY_TOKENS, _MANY_TOKENS // longest, longest) for longest in _LENGTHS]
+        # Slots size the kernel that schedules attention.
         tiers = self.layout.sequence_tiers
         if not tiers and self.attention.capturable:
             tiers = _powers_of_two(self._max_sequences)
@@ -192,19 +199,21 @@ class CudaRunner:
         )
 
     def _run_synthetic(self, tokens: int, sequences: int, longest: int) -> None:
-        sequences = self._legal_count(tokens, sequences)
+        tokens, sequences = self._legal_counts(tokens, sequences)
         padded_tokens, padded_sequences = self.layout.padded_shape(tokens, sequences)
         slot = self.make_slot(self.layout.buffer_len(padded_tokens, padded_sequences))
         fill_with_equal_lengths(slot.buffer.numpy(), self.layout, tokens, sequences)
         self.step_slot(slot, tokens, sequences, longest, padded_tokens, padded_sequences).wait()
 
     def _synthetic_len(self, tokens: int, sequences: int) -> int:
-        shape = self.layout.padded_shape(tokens, self._legal_count(tokens, sequences))
+        shape = self.layout.padded_shape(*self._legal_counts(tokens, sequences))
         return self.layout.buffer_len(*shape)
 
-    def _legal_count(self, tokens: int, sequences: int) -> int:
-        """Sequences enough that none is longer than the model's table of positions."""
-        return max(sequences, -(-tokens // self.model.backbone.max_positions))
+    def _legal_counts(self, tokens: int, sequences: int) -> tuple[int, int]:
+        """No more tokens than a step may have, and none beyond the model's table of positions."""
+        tokens = min(tokens, self._max_tokens)
+        sequences = min(sequences, tokens)
+        return tokens, max(sequences, -(-tokens // self.model.backbone.max_positions))
 
     def _finish(self, batch: ForwardBatch, output: OutputSlot) -> PendingTensor:
         key = self._key(batch)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from rose.attention import auto, flashinfer, make_attention
-from rose.attention.auto import FLASH_ATTN_LONGEST, AutoAttention
+from rose.attention.auto import FLASH_ATTN_LONGEST, SHORT_LIMITS, AutoAttention
 from rose.attention.base import AttentionShape
 from rose.attention.flash_attn import FlashAttention, longest_bound
 from rose.attention.flashinfer_modules import fa3_module_name, find_module
+from rose.attention.short import ShortAttention
 from rose.errors import ConfigError
 
 CPU = torch.device("cpu")
@@ -42,7 +44,7 @@ def test_flash_attn_refuses_what_it_cannot(head_dim: int, dtype: torch.dtype, me
         FlashAttention(AttentionShape(4, 4, head_dim, 0.1), dtype, CPU)
 
 
-@pytest.mark.parametrize("name", ["flash_attn", "flashinfer", "flash_attn_4"])
+@pytest.mark.parametrize("name", ["short", "flash_attn", "flashinfer", "flash_attn_4"])
 def test_gpu_back_ends_refuse_the_cpu(name: str) -> None:
     with pytest.raises(ConfigError, match="needs a CUDA device"):
         make_attention(name, SHAPE, torch.bfloat16, CPU)
@@ -91,6 +93,32 @@ def test_auto_chooses_by_the_longest_sequence(
     longest = FLASH_ATTN_LONGEST
     assert attention.graph_variant(4096, 128, longest) == ("flash_attn", 64)
     assert attention.graph_variant(4096, 128, longest + 1) == ("flashinfer", 0)
+
+
+def test_auto_takes_its_own_kernel_for_few_tokens_in_short_sequences(
+    hopper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto, "find_module", lambda name: Path("kernel.so"))
+    attention = AutoAttention(SHAPE, torch.bfloat16, CPU)
+    longest, most_tokens = SHORT_LIMITS[SHAPE.head_dim]
+    assert attention.graph_variant(most_tokens, 2, longest)[0] == "short"
+    assert attention.graph_variant(most_tokens + 64, 2, longest)[0] != "short"
+    assert attention.graph_variant(most_tokens, 2, longest + 1)[0] != "short"
+    windowed = replace(SHAPE, window=(64, 64))
+    assert AutoAttention(windowed, torch.bfloat16, CPU).graph_variant(64, 2, 64)[0] != "short"
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "message"),
+    [
+        (SHAPE, torch.float32, "needs bfloat16 or float16, got torch.float32"),
+        (replace(SHAPE, head_dim=256), torch.bfloat16, "head_dim of 32, 64, 128, got 256"),
+        (replace(SHAPE, window=(64, 64)), torch.bfloat16, r"no windows, got \(64, 64\)"),
+    ],
+)
+def test_short_says_what_it_cannot(shape: AttentionShape, dtype: torch.dtype, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ShortAttention(shape, dtype, CPU)
 
 
 def test_auto_serves_while_the_kernel_is_built_then_switches(
