@@ -31,13 +31,13 @@ _PREDICTION_GAIN = 0.25
 _EAGER_TIME_STEP = 512
 # A batch of this many tokens takes the paths of large batches.
 _MANY_TOKENS = 1024
-# Longest sequences between which `auto` chooses attention.
-_LENGTHS = (32, 64, 128, 256, 512)
 # Values of an output, 16 MiB, up to which every graph keeps one of its own. Wider ones (rows of tokens,
 # rows as wide as a vocabulary) would add up to more than the models themselves.
 _LARGEST_OWN_OUTPUT = 1 << 22
 # Values of an output slot when it is made, 64 MiB of page-locked memory; larger ones on demand.
 _LARGEST_FIRST_SLOT = 1 << 24
+# Longest sequences between which `auto` chooses attention.
+_LENGTHS = (32, 64, 128, 256, 512)
 
 
 class CudaRunner:
@@ -81,14 +81,14 @@ class CudaRunner:
         # Weights were prepared on the default stream, which ours does not wait for.
         torch.cuda.synchronize(self.device)
         self._width = model.output_width
-        self._max_tokens = max(config.max_batch_tokens, info.max_sequence_tokens)
         self._max_sequences = config.max_batch_sequences
+        self._max_tokens = max(config.max_batch_tokens, info.max_sequence_tokens)
         self._staging = torch.zeros(0, dtype=torch.int32, device=self.device)
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
         self._predicted_ms: dict[GraphKey, float] = {}
         most_rows = self._max_sequences + 1
         if self.layout.token_rows:
-            most_rows = max(config.max_batch_tokens, info.max_sequence_tokens)
+            most_rows = self._max_tokens
         first_values = min(most_rows * self._width, _LARGEST_FIRST_SLOT)
         slots = [self._make_output_slot(first_values) for _ in range(_OUTPUT_SLOTS)]
         self._ring = OutputRing(slots, self._make_output_slot)
@@ -179,9 +179,6 @@ class CudaRunner:
         if not tiers and self.attention.capturable:
             tiers = _powers_of_two(self._max_sequences)
         shapes += [(max(_MANY_TOKENS, 2 * slots), slots - 1, _MANY_TOKENS) for slots in tiers]
-        shapes = [
-            (min(tokens, self._max_tokens), count, longest) for tokens, count, longest in shapes
-        ]
         # At once: the first graph makes the addresses final.
         self._reserve(max(self._synthetic_len(*shape[:2]) for shape in shapes))
         for shape in shapes:
@@ -202,19 +199,21 @@ class CudaRunner:
         )
 
     def _run_synthetic(self, tokens: int, sequences: int, longest: int) -> None:
-        sequences = self._legal_count(tokens, sequences)
+        tokens, sequences = self._legal_counts(tokens, sequences)
         padded_tokens, padded_sequences = self.layout.padded_shape(tokens, sequences)
         slot = self.make_slot(self.layout.buffer_len(padded_tokens, padded_sequences))
         fill_with_equal_lengths(slot.buffer.numpy(), self.layout, tokens, sequences)
         self.step_slot(slot, tokens, sequences, longest, padded_tokens, padded_sequences).wait()
 
     def _synthetic_len(self, tokens: int, sequences: int) -> int:
-        shape = self.layout.padded_shape(tokens, self._legal_count(tokens, sequences))
+        shape = self.layout.padded_shape(*self._legal_counts(tokens, sequences))
         return self.layout.buffer_len(*shape)
 
-    def _legal_count(self, tokens: int, sequences: int) -> int:
-        """Sequences enough that none is longer than the model's table of positions."""
-        return min(tokens, max(sequences, -(-tokens // self.model.backbone.max_positions)))
+    def _legal_counts(self, tokens: int, sequences: int) -> tuple[int, int]:
+        """No more tokens than a step may have, and none beyond the model's table of positions."""
+        tokens = min(tokens, self._max_tokens)
+        sequences = min(sequences, tokens)
+        return tokens, max(sequences, -(-tokens // self.model.backbone.max_positions))
 
     def _finish(self, batch: ForwardBatch, output: OutputSlot) -> PendingTensor:
         key = self._key(batch)
