@@ -16,13 +16,25 @@ _CAPABILITIES = (9, 10)
 class FlashAttention4(AttentionBackend):
     """Compiles on first use and keeps its kernels on disk, so it runs eagerly: never captured."""
 
-    def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        shape: AttentionShape,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        deterministic: bool = False,
+    ) -> None:
         if dtype not in (torch.bfloat16, torch.float16):
             raise ConfigError(f"attention flash_attn_4 needs bfloat16 or float16, got {dtype}")
         major, _ = torch.cuda.get_device_capability(device)
         if major not in _CAPABILITIES:
             raise ConfigError(
                 f"attention flash_attn_4 needs compute capability 9 or 10, got {major}"
+            )
+        if deterministic:
+            raise ConfigError(
+                "attention flash_attn_4 chooses kernels by the longest sequence of a batch; "
+                "deterministic mode has auto, flashinfer, flash_attn or sdpa"
             )
         if shape.bias is not None:
             raise ConfigError("attention flash_attn_4 has no position bias; use sdpa or auto")

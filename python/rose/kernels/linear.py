@@ -11,9 +11,17 @@ import torch
 import torch.nn.functional as F
 
 from rose.kernels.activation import GateActivation, bias_gelu_, gated_mul
+from rose.kernels.invariance import is_batch_invariant
+from rose.kernels.invariant_linear import InvariantActivation, invariant_linear
 from rose.kernels.launch import launch
 
 FusedActivation = Literal["gelu", "gelu_tanh", "silu_mul"]
+
+_GATED: Mapping[GateActivation, InvariantActivation] = {
+    "silu": "silu_mul",
+    "gelu": "gelu_mul",
+    "gelu_tanh": "gelu_tanh_mul",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +43,26 @@ class Tiling:
         return self.per_multiprocessor > 1
 
 
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """x weightᵀ + bias, [tokens, out_features]."""
+    if is_batch_invariant():
+        return invariant_linear(x, weight, bias)
+    return F.linear(x, weight, bias)
+
+
+def add_linear_(residual: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """residual + x weightᵀ in place: the GEMM reads the residual while it computes."""
+    if is_batch_invariant():
+        return invariant_linear(x, weight, residual=residual, out=residual)
+    return residual.addmm_(x, weight.t())
+
+
 def linear_gelu(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, tanh: bool = False
 ) -> torch.Tensor:
     """GELU(x weightᵀ + bias), [tokens, out_features]; `tanh` selects the approximation."""
+    if is_batch_invariant():
+        return invariant_linear(x, weight, bias, activation="gelu_tanh" if tanh else "gelu")
     tiling = choose_tiling(x, weight, "gelu")
     if tiling is None:
         return bias_gelu_(F.linear(x, weight), bias, tanh=tanh)
@@ -57,6 +81,8 @@ def linear_gated(
 
     `bias` is None or [2 · width], interleaved too.
     """
+    if is_batch_invariant():
+        return invariant_linear(x, gate_up, bias, activation=_GATED[activation])
     tiling = None
     if activation == "silu" and bias is None:
         tiling = choose_tiling(x, gate_up, "silu_mul")

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from rose.errors import ModelLoadError
 from rose.kernels.launch import uses_triton
+from rose.kernels.linear import add_linear_, linear
 from rose.models.base import WeightSource
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -55,7 +56,7 @@ class Linear:
 
     def __call__(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
         """[tokens, out_features]; `residual` has that shape too."""
-        y = F.linear(x, self.weight, self.bias)
+        y = linear(x, self.weight, self.bias)
         if self.activation is not None:
             y = _ACTIVATIONS[self.activation](y)
         return y if residual is None else y + residual
@@ -64,8 +65,7 @@ class Linear:
         """residual + x Wᵀ + b of a layer without activation; may write into `residual`."""
         if not uses_triton(residual):
             return self(x, residual)
-        # The GEMM adds by itself: the residual is read while it computes.
-        residual.addmm_(x, self.weight.t())
+        add_linear_(residual, x, self.weight)
         return residual if self.bias is None else residual.add_(self.bias)
 
 
