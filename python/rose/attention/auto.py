@@ -139,3 +139,27 @@ class AutoAttention(AttentionBackend):
 
     def _when_built(self, path: Path) -> None:
         self._built = path
+
+
+def choose_once(
+    shape: AttentionShape, dtype: torch.dtype, device: torch.device
+) -> AttentionBackend:
+    """The back end of every batch of a deterministic engine.
+
+    FlashInfer where its kernel is at hand now, else FlashAttention 2: the two round differently, so
+    neither the longest sequence of a batch nor a finished build may change the choice.
+    """
+    reason = flashinfer.why_not(shape, dtype, device)
+    path = find_module(fa3_module_name(dtype, shape.head_dim)) if reason is None else None
+    if path is not None:
+        try:
+            found = FlashInferAttention(shape, dtype, device, path, deterministic=True)
+        except (ConfigError, OSError, RuntimeError) as error:
+            reason = f"cannot be loaded: {error}"
+        else:
+            logger.info("attention: flashinfer, for every batch")
+            return found
+    logger.info(
+        "attention: flash_attn, for every batch; flashinfer %s", reason or "has no kernel built"
+    )
+    return FlashAttention(shape, dtype, device, deterministic=True)

@@ -54,10 +54,19 @@ class AttentionShape:
 class AttentionBackend(ABC):
     """Attention inside each sequence of a packed batch; no KV cache."""
 
-    def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        shape: AttentionShape,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        deterministic: bool = False,
+    ) -> None:
+        """With `deterministic` no bit of a sequence's rows depends on the rest of the batch."""
         self.shape = shape
         self.dtype = dtype
         self.device = device
+        self.deterministic = deterministic
 
     @property
     def local(self) -> AttentionBackend:

@@ -27,11 +27,18 @@ class Fa3Forward(AttentionBackend):
 
     capturable = True
 
-    def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        shape: AttentionShape,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        deterministic: bool = False,
+    ) -> None:
         reason = why_not(shape, dtype, device)
         if reason is not None:
             raise ConfigError(f"attention fa3_fwd {reason}")
-        super().__init__(shape, dtype, device)
+        super().__init__(shape, dtype, device, deterministic=deterministic)
         self._forward = _load_operator()
         self._cu_seqlens: torch.Tensor | None = None
         self._bound = 0

@@ -22,7 +22,14 @@ _SHORTEST_BOUND = 512
 class FlashAttention4(AttentionBackend):
     """Compiles in the process on first use, so it runs eagerly: never captured."""
 
-    def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        shape: AttentionShape,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        deterministic: bool = False,
+    ) -> None:
         if dtype not in (torch.bfloat16, torch.float16):
             raise ConfigError(f"attention flash_attn_4 needs bfloat16 or float16, got {dtype}")
         major, _ = torch.cuda.get_device_capability(device)
@@ -36,6 +43,11 @@ class FlashAttention4(AttentionBackend):
             raise ConfigError(
                 "attention flash_attn_4 needs a head_dim that is a multiple of 8 and at most "
                 f"{largest} on this GPU, got {shape.head_dim}"
+            )
+        if deterministic:
+            raise ConfigError(
+                "attention flash_attn_4 chooses kernels by the longest sequence of a batch; "
+                "deterministic mode has auto, flashinfer, flash_attn or sdpa"
             )
         if shape.bias is not None:
             raise ConfigError("attention flash_attn_4 has no position bias; use sdpa or auto")

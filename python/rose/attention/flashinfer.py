@@ -37,6 +37,8 @@ class FlashInferAttention(AttentionBackend):
         dtype: torch.dtype,
         device: torch.device,
         module_path: Path | None = None,
+        *,
+        deterministic: bool = False,
     ) -> None:
         reason = why_not(shape, dtype, device)
         if reason is not None:
@@ -48,7 +50,8 @@ class FlashInferAttention(AttentionBackend):
                 f"{dtype} and head_dim {shape.head_dim} is not built; "
                 "install flashinfer-jit-cache, or run `rose warm MODEL` once"
             )
-        super().__init__(shape, dtype, device)
+        # A block computes a query tile by itself, whichever block that is: nothing to do for it.
+        super().__init__(shape, dtype, device, deterministic=deterministic)
         import tvm_ffi
 
         self._ragged_run: Any = tvm_ffi.load_module(str(module_path)).ragged_run

@@ -19,11 +19,18 @@ class ShortAttention(AttentionBackend):
 
     capturable = True
 
-    def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        shape: AttentionShape,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        deterministic: bool = False,
+    ) -> None:
         reason = why_not(shape, dtype)
         if reason is not None:
             raise ConfigError(f"attention short {reason}")
-        super().__init__(shape, dtype, device)
+        super().__init__(shape, dtype, device, deterministic=deterministic)
         self._cu_seqlens = torch.empty(0, dtype=torch.int32)
         self._bound = 0
 

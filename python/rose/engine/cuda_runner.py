@@ -18,6 +18,7 @@ from rose.forward_batch import ForwardBatch
 from rose.graphs.config import GraphConfig, sequence_tiers, token_buckets
 from rose.graphs.cuda_graph import GraphCapture
 from rose.graphs.graph_runner import GraphKey, GraphRunner
+from rose.kernels.invariance import batch_invariant
 from rose.kernels.linear import row_limits
 from rose.models.base import Model
 
@@ -58,8 +59,13 @@ class CudaRunner:
         self.device = torch.device(info.device)
         dtype = getattr(torch, info.dtype)
         backbone = model.backbone
+        self.deterministic = config.deterministic
         self.attention = make_attention(
-            config.attention, backbone.attention_shape, dtype, self.device
+            config.attention,
+            backbone.attention_shape,
+            dtype,
+            self.device,
+            deterministic=config.deterministic,
         )
         graph_config = graph_config or GraphConfig(
             max_tokens=config.graph_max_tokens, max_graphs=config.max_graphs
@@ -138,7 +144,8 @@ class CudaRunner:
                 batch.num_tokens = num_tokens
                 batch.num_sequences = num_sequences
                 batch.max_seqlen = max_seqlen
-                pending = self._finish(batch, output)
+                with batch_invariant(self.deterministic):
+                    pending = self._finish(batch, output)
             except BaseException as error:
                 self._ring.release(output)
                 if isinstance(error, torch.AcceleratorError):

@@ -53,6 +53,10 @@ def load_splade(
     activation = options.string("activation_function", "relu")
     if pooling not in ("max", "sum"):
         raise options.wrong("pooling_strategy", "max or sum", pooling)
+    if pooling == "sum" and config.deterministic and weights.device.type != "cpu":
+        raise ConfigError(
+            "deterministic is not possible on a GPU with a SpladePooling of pooling_strategy sum"
+        )
     if activation not in ("relu", "log1p_relu"):
         raise options.wrong("activation_function", "relu or log1p_relu", activation)
     backbone_class = find_backbone(checkpoint.architecture)

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from rose.kernels.activation import GateActivation, bias_gelu_, gated_mul
+from rose.kernels.invariance import is_batch_invariant
+from rose.kernels.invariant_linear import InvariantActivation, invariant_linear
 from rose.kernels.launch import DEPENDENT_ROWS, launch
 from rose.kernels.small_linear import (
     SmallActivation,
@@ -22,6 +24,12 @@ from rose.kernels.small_linear import (
 )
 
 FusedActivation = Literal["gelu", "gelu_tanh", "silu_mul"]
+
+_GATED: Mapping[GateActivation, InvariantActivation] = {
+    "silu": "silu_mul",
+    "gelu": "gelu_mul",
+    "gelu_tanh": "gelu_tanh_mul",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,8 @@ class Tiling:
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
     """x weightᵀ + bias, [tokens, out_features]."""
+    if is_batch_invariant():
+        return invariant_linear(x, weight, bias)
     small = _small_tiling(x, weight, "none")
     if small is not None:
         return run_small_linear(x, weight, bias, "none", small)
@@ -60,15 +70,19 @@ def linear_into(
         None where the GEMM has added it by itself; else the product in parts, [parts, tokens,
         out_features] float32, for the norm to add.
     """
-    split = (
-        choose_split(x.shape[0], weight.shape[0], weight.shape[1])
-        if _has_fused_kernels(x)
-        else None
-    )
-    if split is not None:
-        return run_small_linear(x, weight, None, "none", split)
-    residual.addmm_(x, weight.t())
+    if not is_batch_invariant() and _has_fused_kernels(x):
+        split = choose_split(x.shape[0], weight.shape[0], weight.shape[1])
+        if split is not None:
+            return run_small_linear(x, weight, None, "none", split)
+    add_linear_(residual, x, weight)
     return None
+
+
+def add_linear_(residual: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """residual + x weightᵀ in place: the GEMM reads the residual while it computes."""
+    if is_batch_invariant():
+        return invariant_linear(x, weight, residual=residual, out=residual)
+    return residual.addmm_(x, weight.t())
 
 
 def linear_gelu(
@@ -76,6 +90,8 @@ def linear_gelu(
 ) -> torch.Tensor:
     """GELU(x weightᵀ + bias), [tokens, out_features]; `tanh` selects the approximation."""
     activation: Literal["gelu", "gelu_tanh"] = "gelu_tanh" if tanh else "gelu"
+    if is_batch_invariant():
+        return invariant_linear(x, weight, bias, activation=activation)
     small = _small_tiling(x, weight, activation)
     if small is not None:
         return run_small_linear(x, weight, bias, activation, small)
@@ -97,6 +113,8 @@ def linear_gated(
 
     `bias` is None or [2 · width], interleaved too.
     """
+    if is_batch_invariant():
+        return invariant_linear(x, gate_up, bias, activation=_GATED[activation])
     tiling = None
     if activation == "silu" and bias is None:
         small = _small_tiling(x, gate_up, "silu_mul")

@@ -7,6 +7,7 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 
+from rose.kernels.invariance import is_batch_invariant
 from rose.kernels.launch import launch, row_block, uses_triton, warps_for
 
 _FEW_ROWS = 256
@@ -203,4 +204,5 @@ def _added(x: torch.Tensor | None, residual: torch.Tensor) -> torch.Tensor:
 
 def _num_warps(tokens: int, block: int) -> int:
     """With few rows on the device each may have more warps."""
-    return min(16, warps_for(block) * (2 if tokens <= _FEW_ROWS else 1))
+    few = tokens <= _FEW_ROWS and not is_batch_invariant()
+    return min(16, warps_for(block) * (2 if few else 1))

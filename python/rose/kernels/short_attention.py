@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from rose.kernels.invariance import is_batch_invariant
 from rose.kernels.launch import launch
 from rose.kernels.rope import HeadRotation
 
@@ -57,7 +58,7 @@ def short_attention(
     from rose.kernels.triton_kernels.short_attention import short_attention_kernel
 
     tile = _TILE
-    if shape.head_dim > 64:
+    if shape.head_dim > 64 and not is_batch_invariant():
         tile = next((tile for most, tile in _WIDE_TILES if longest <= most), _TILE)
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     norms = None if rotation is None else rotation.norms

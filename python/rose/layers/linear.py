@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from rose.errors import ModelLoadError
 from rose.kernels.launch import uses_triton
-from rose.kernels.linear import linear, linear_into
+from rose.kernels.linear import add_linear_, linear, linear_into
 from rose.models.base import WeightSource
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -78,8 +78,7 @@ class Linear:
         """residual + x Wᵀ + b of a layer without activation; may write into `residual`."""
         if not uses_triton(residual):
             return self(x, residual)
-        # The GEMM adds by itself: the residual is read while it computes.
-        residual.addmm_(x, self.weight.t())
+        add_linear_(residual, x, self.weight)
         return residual if self.bias is None else residual.add_(self.bias)
 
 

@@ -13,6 +13,7 @@ from rose.checkpoint.json_object import JsonObject
 from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
 from rose.kernels.launch import uses_triton
+from rose.kernels.linear import linear
 from rose.kernels.vocabulary_pooling import pool_logits_
 from rose.layers.linear import load_linear
 from rose.layers.norm import LayerNorm
@@ -86,7 +87,7 @@ class SpladeModel:
         hidden = self.norm(self.dense(self.backbone(batch, attention)))
         rows = hidden.new_zeros((batch.padded_sequences, self.output_width), dtype=torch.float32)
         for first, end in self._parts(batch):
-            logits = F.linear(hidden[first:end], self.decoder)
+            logits = linear(hidden[first:end], self.decoder, None)
             pool_logits_(
                 rows,
                 logits,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rose.attention import auto, fa3_fwd, flashinfer, make_attention
-from rose.attention.auto import FLASH_ATTN_LONGEST, SHORT_LIMITS, AutoAttention
+from rose.attention.auto import FLASH_ATTN_LONGEST, SHORT_LIMITS, AutoAttention, choose_once
 from rose.attention.base import AttentionShape
 from rose.attention.flash_attn import FlashAttention, longest_bound
 from rose.attention.short import ShortAttention
@@ -52,7 +52,15 @@ def test_gpu_back_ends_refuse_the_cpu(name: str) -> None:
 class FakeFlashInfer:
     made: list[Path]
 
-    def __init__(self, shape: object, dtype: object, device: object, path: Path) -> None:
+    def __init__(
+        self,
+        shape: object,
+        dtype: object,
+        device: object,
+        path: Path,
+        *,
+        deterministic: bool = False,
+    ) -> None:
         FakeFlashInfer.made.append(path)
 
     def graph_variant(self, tokens: int, sequences: int, longest: int) -> tuple[str, int]:
@@ -166,6 +174,39 @@ def test_auto_without_flashinfer_is_flash_attn(
     monkeypatch.setattr(flashinfer, "why_not", lambda *shape: "needs a Hopper GPU")
     attention = AutoAttention(SHAPE, torch.bfloat16, CPU)
     assert attention.graph_variant(4096, 2, 2048) == ("flash_attn", 2048)
+
+
+@pytest.mark.parametrize("kernel", [Path("kernel.so"), None])
+def test_a_deterministic_choice_does_not_go_by_the_batch(
+    hopper: None, monkeypatch: pytest.MonkeyPatch, kernel: Path | None
+) -> None:
+    monkeypatch.setattr(auto, "find_module", lambda name: kernel)
+    monkeypatch.setattr(auto, "build_in_background", lambda *rest: pytest.fail("a build began"))
+    attention = choose_once(SHAPE, torch.bfloat16, CPU)
+    variants = {attention.graph_variant(4096, 128, longest)[0] for longest in (1, 64, 65, 4096)}
+    assert variants == {"flash_attn" if kernel is None else "flashinfer"}
+
+
+def test_a_deterministic_choice_survives_a_kernel_that_does_not_load(
+    hopper: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*rest: object, **options: object) -> None:
+        raise OSError("wrong ELF class")
+
+    monkeypatch.setattr(auto, "find_module", lambda name: Path("kernel.so"))
+    monkeypatch.setattr(auto, "FlashInferAttention", broken)
+    assert isinstance(choose_once(SHAPE, torch.bfloat16, CPU), FlashAttention)
+
+
+def test_the_bound_of_deterministic_windows_exceeds_them() -> None:
+    """The library drops a window that is not below the bound, and so takes another kernel."""
+    shape = AttentionShape(4, 4, 64, 0.1, window=(100, 70))
+    attention = FlashAttention(shape, torch.bfloat16, CPU, deterministic=True)
+    for tokens, longest in ((1, 1), (64, 10), (4096, 128), (4096, 3000)):
+        _, bound = attention.graph_variant(tokens, 1, longest)
+        assert bound > 100
+        assert bound >= longest
+    assert FlashAttention(shape, torch.bfloat16, CPU).graph_variant(64, 1, 10)[1] == 64
 
 
 def test_flashinfer_says_why_it_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from rose.engine.input_slot import InputSlot
 from rose.errors import BatchError, DeviceError
 from rose.forward_batch import ForwardBatch
 from rose.graphs.config import GraphConfig
+from rose.kernels.invariance import batch_invariant, is_batch_invariant
 from rose.layers.linear import Linear
 from rose.layers.pooling import Pooling
 from rose.models.bert import BertModel
@@ -124,11 +125,17 @@ def make_runner(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaRunner]:
         cuda_runner, "InputSlot", lambda capacity, pinned: InputSlot(capacity, pinned=False)
     )
     monkeypatch.setattr(
-        cuda_runner, "make_attention", lambda name, *rest: HostPlannedAttention(*rest)
+        cuda_runner,
+        "make_attention",
+        lambda name, *rest, **options: HostPlannedAttention(*rest, **options),
     )
 
     def make(
-        make_model: Callable[[], Any] = _dense, capacity: int = 4096, **graph_options: Any
+        make_model: Callable[[], Any] = _dense,
+        capacity: int = 4096,
+        *,
+        deterministic: bool = False,
+        **graph_options: Any,
     ) -> CudaRunner:
         torch.manual_seed(0)
         model = make_model()
@@ -142,9 +149,8 @@ def make_runner(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaRunner]:
             pooling="mean",
             normalized=True,
         )
-        runner = CudaRunner(
-            model, info, EngineConfig(max_batch_sequences=16), GraphConfig(**graph_options)
-        )
+        config = EngineConfig(max_batch_sequences=16, deterministic=deterministic)
+        runner = CudaRunner(model, info, config, GraphConfig(**graph_options))
         runner.make_slot(capacity)
         return runner
 
@@ -325,6 +331,32 @@ def test_warm_up_captures_shapes_ahead_of_traffic(make_runner: Any) -> None:
     runner.step(_batch(runner, (64,)))
     runner.step(_batch(runner, (128,)))
     assert runner.graphs.counters.captures == captures
+
+
+def test_two_engines_of_a_process_keep_their_own_mode(make_runner: Any) -> None:
+    runners = {mode: make_runner(deterministic=mode, max_tokens=1024) for mode in (True, False)}
+    seen: list[tuple[bool, bool]] = []
+
+    def wrap(mode: bool, model: Any) -> Any:
+        def noted(batch: ForwardBatch, attention: object) -> torch.Tensor:
+            seen.append((mode, is_batch_invariant()))
+            # Its matrix products are the default ones here: the other kernel needs a device.
+            with batch_invariant(False):
+                rows: torch.Tensor = model(batch, attention)
+            return rows
+
+        noted.backbone = model.backbone  # type: ignore[attr-defined]
+        return noted
+
+    for mode, runner in runners.items():
+        assert runner.attention.deterministic == mode
+        runner.model = wrap(mode, runner.model)
+    for lengths in ((10,), (10,), (10,), (70, 30)):
+        for runner in runners.values():
+            runner.step(_batch(runner, lengths)).numpy()
+    assert {mode for mode, _ in seen} == {True, False}
+    assert all(mode == invariant for mode, invariant in seen)
+    assert not is_batch_invariant()
 
 
 @pytest.mark.parametrize(("num_tokens", "num_sequences"), [(100, 3), (128, 1), (7, 7)])
