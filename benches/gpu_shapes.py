@@ -74,6 +74,7 @@ MODELS: dict[str, Callable[[Any], Any]] = {
     "qwen3-0.6b-bidirectional": _embedding(BidirectionalQwen3Model, QWEN3_06B, "mean"),
     "qwen3-embedding-0.6b": _embedding(Qwen3Model, QWEN3_06B, "last_token"),
     "bge-base": _embedding(BertModel, BGE_BASE, "cls"),
+    "small-long": _embedding(BertModel, MINILM_L6 | {"max_position_embeddings": 4096}, "mean"),
     "minilm-l6": _embedding(BertModel, MINILM_L6, "mean"),
 }
 
