@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from rose.models.mpnet import MPNetModel
 from rose.models.qwen3 import Qwen3Model
 from rose.models.xlm_roberta import XLMRobertaForSequenceClassification
 
-from .conftest import ENCODER, MODERNBERT, MPNET, QWEN3, SMALL_ENCODER, Bench, Family, _embedding
+from .conftest import BGE_M3, MODERNBERT, QWEN3, ROBERTA, SMALL, Bench, Family, _score, _vector
 
 pytestmark = pytest.mark.gpu
 
@@ -35,32 +34,22 @@ LAYERS = {"num_hidden_layers": 3}
 GRAPHS = GraphConfig(max_tokens=4096, max_graphs=64)
 
 
-def _deterministic(
-    name: str, build: Callable[[Any], Any], dtype: str = "bfloat16"
-) -> tuple[Family, str]:
-    return Family(name, build), dtype
+def _qwen3_reranker(weights: Any) -> CausalReranker:
+    config = JsonObject("config.json", QWEN3 | LAYERS)
+    return CausalReranker(Qwen3Model, config, weights, 17, 4)
 
 
 FAMILIES = (
-    _deterministic(
-        "bge-reranker-v2-m3",
-        lambda weights: XLMRobertaForSequenceClassification(
-            JsonObject("config.json", ENCODER | LAYERS), weights, 1
-        ),
+    (
+        _score("bge-reranker-v2-m3", XLMRobertaForSequenceClassification, BGE_M3 | LAYERS),
+        "bfloat16",
     ),
-    _deterministic("qwen3-embedding", _embedding(Qwen3Model, QWEN3 | LAYERS, "last_token")),
-    _deterministic("qwen3-embedding-mean", _embedding(Qwen3Model, QWEN3 | LAYERS, "mean")),
-    _deterministic(
-        "qwen3-reranker",
-        lambda weights: CausalReranker(
-            Qwen3Model, JsonObject("config.json", QWEN3 | LAYERS), weights, 17, 4
-        ),
-    ),
-    _deterministic("modernbert", _embedding(ModernBertModel, MODERNBERT | LAYERS, "cls")),
-    _deterministic("mpnet", _embedding(MPNetModel, MPNET | LAYERS, "mean")),
-    _deterministic(
-        "bert-float32", _embedding(BertModel, SMALL_ENCODER | LAYERS, "mean"), "float32"
-    ),
+    (_vector("qwen3-embedding", Qwen3Model, QWEN3 | LAYERS, "last_token"), "bfloat16"),
+    (_vector("qwen3-embedding-mean", Qwen3Model, QWEN3 | LAYERS, "mean"), "bfloat16"),
+    (Family("qwen3-reranker", "score", _qwen3_reranker), "bfloat16"),
+    (_vector("modernbert", ModernBertModel, MODERNBERT | LAYERS, "cls"), "bfloat16"),
+    (_vector("mpnet", MPNetModel, ROBERTA | LAYERS, "mean"), "bfloat16"),
+    (_vector("bert-float32", BertModel, SMALL | LAYERS, "mean"), "float32"),
 )
 
 
@@ -136,7 +125,7 @@ def test_close_to_the_default(entry: tuple[Bench, str]) -> None:
         _bits(bench.runner(dtype, deterministic=mode, graph_config=GRAPHS), every).view(np.float32)
         for mode in (True, False)
     )
-    if bench.is_score:
+    if bench.kind == "score":
         assert np.abs(1 / (1 + np.exp(-rows)) - 1 / (1 + np.exp(-expected))).max() <= 0.01
     else:
         assert (rows * expected).sum(1).min() >= (0.999 if dtype == "bfloat16" else 0.999999)
