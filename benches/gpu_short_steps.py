@@ -40,7 +40,7 @@ LEFT_OUT: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "without split": ((linear, "choose_split", lambda *_: None),),
     "without tilings": ((linear, "choose_small_tiling", lambda *_: None),),
     "without attention": ((auto, "SHORT_LIMITS", {}),),
-    "attention always": ((auto, "SHORT_LIMITS", dict.fromkeys((32, 64, 128), (1024, 4096))),),
+    "attention always": ((auto, "SHORT_LIMITS", dict.fromkeys((32, 64, 128), ((1024, 1 << 20),))),),
 }
 LEFT_OUT["without any"] = tuple(
     change for name, changes in LEFT_OUT.items() if name.startswith("without") for change in changes

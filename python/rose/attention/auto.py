@@ -17,20 +17,24 @@ from rose.attention.short import ShortAttention
 from rose.attention.short import why_not as why_not_short
 from rose.errors import ConfigError
 from rose.forward_batch import ForwardBatch
-from rose.kernels.rope import HeadRotation
 
 logger = logging.getLogger(__name__)
+
+NO_LIMIT = 1 << 62
 
 # The longest sequence of a batch up to which FlashAttention 2 is chosen: FlashAttention 3 fills tiles
 # of 128 (head_dim 128) or 192 (head_dim 64) queries, FlashAttention 2 leaves less of them empty, and
 # below that both wait for memory. Table: benches/results/gpu_attention.json.
 FLASH_ATTN_LONGEST = 64
-# By head_dim the longest sequence, and the most tokens of a batch, up to which our own kernel is.
-SHORT_LIMITS = {32: (256, 1024), 64: (512, 1024), 128: (256, 256)}
-# The same where the package fa3-fwd stands in, whose calls take 3 to 4 µs more at short sequences, by
-# head_dim. Table: docs/gpu.md.
-FLASH_ATTN_LONGEST_BESIDE_FA3_FWD = {64: 256}
-_OTHER_HEAD_DIM = 128
+# By head_dim the longest sequences up to which our own kernel is, and with how many tokens at most.
+SHORT_LIMITS: dict[int, tuple[tuple[int, int], ...]] = {
+    32: ((512, NO_LIMIT),),
+    64: ((512, NO_LIMIT),),
+    128: ((64, NO_LIMIT), (256, 256)),
+}
+# The same where the package fa3-fwd stands in, whose calls take 3 to 4 µs more at short sequences: of
+# full and of causal attention.
+FLASH_ATTN_LONGEST_BESIDE_FA3_FWD = (256, 128)
 
 
 class AutoAttention(AttentionBackend):
@@ -91,15 +95,11 @@ class AutoAttention(AttentionBackend):
         """See `AttentionBackend.attend`."""
         return self._chosen.attend(q, k, v)
 
-    def attend_rotated(
-        self, qkv: torch.Tensor, positions: torch.Tensor, rotation: HeadRotation
-    ) -> torch.Tensor:
-        """See `AttentionBackend.attend_rotated`."""
-        return self._chosen.attend_rotated(qkv, positions, rotation)
-
     def _choose(self, padded_tokens: int, max_seqlen: int) -> AttentionBackend:
-        longest, most_tokens = SHORT_LIMITS.get(self.shape.head_dim, (0, 0))
-        if self._short is not None and max_seqlen <= longest and padded_tokens <= most_tokens:
+        if self._short is not None and any(
+            max_seqlen <= longest and padded_tokens <= most_tokens
+            for longest, most_tokens in SHORT_LIMITS.get(self.shape.head_dim, ())
+        ):
             return self._short
         if self._flash_attn_3 is None or max_seqlen <= self._flash_attn_longest:
             return self._flash_attn
@@ -126,7 +126,7 @@ class AutoAttention(AttentionBackend):
             logger.info("attention: flash_attn; %s; fa3_fwd %s", why_not_flashinfer, reason)
             return
         logger.info("%s", why_not_flashinfer)
-        longest = FLASH_ATTN_LONGEST_BESIDE_FA3_FWD.get(self.shape.head_dim, _OTHER_HEAD_DIM)
+        longest = FLASH_ATTN_LONGEST_BESIDE_FA3_FWD[self.shape.causal]
         self._use("fa3_fwd", backend, longest)
 
     def _use(self, name: str, backend: AttentionBackend, flash_attn_longest: int) -> None:

@@ -6,7 +6,6 @@ import torch
 
 from rose.attention.base import AttentionBackend
 from rose.forward_batch import ForwardBatch
-from rose.kernels.rope import HeadRotation
 
 
 class MixedAttention(AttentionBackend):
@@ -40,12 +39,6 @@ class MixedAttention(AttentionBackend):
     def run(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor) -> None:
         """See `AttentionBackend.run`."""
         self._full.run(q, k, v, out)
-
-    def attend_rotated(
-        self, qkv: torch.Tensor, positions: torch.Tensor, rotation: HeadRotation
-    ) -> torch.Tensor:
-        """See `AttentionBackend.attend_rotated`."""
-        return self._full.attend_rotated(qkv, positions, rotation)
 
     def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """See `AttentionBackend.attend`."""

@@ -8,14 +8,13 @@ from rose.attention.base import AttentionBackend, AttentionShape
 from rose.attention.flash_attn import longest_bound
 from rose.errors import ConfigError
 from rose.forward_batch import ForwardBatch
-from rose.kernels.rope import HeadRotation
 from rose.kernels.short_attention import short_attention
 
 _HEAD_DIMS = (32, 64, 128)
 
 
 class ShortAttention(AttentionBackend):
-    """Norms and rotates heads while it loads them, and starts before the kernel before has ended."""
+    """A tile of queries a program; each starts before the kernel before it has ended."""
 
     capturable = True
 
@@ -52,15 +51,6 @@ class ShortAttention(AttentionBackend):
     def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """See `AttentionBackend.attend`."""
         return short_attention(q, k, v, self._cu_seqlens, self.shape, self._bound)
-
-    def attend_rotated(
-        self, qkv: torch.Tensor, positions: torch.Tensor, rotation: HeadRotation
-    ) -> torch.Tensor:
-        """See `AttentionBackend.attend_rotated`; `qkv` stays as it is."""
-        q, k, v = self.split_heads(qkv)
-        return short_attention(
-            q, k, v, self._cu_seqlens, self.shape, self._bound, positions, rotation
-        )
 
 
 def why_not(shape: AttentionShape, dtype: torch.dtype) -> str | None:

@@ -12,6 +12,7 @@ INTERPRETED = False
 
 # With more rows a kernel takes much longer than its launch.
 DEPENDENT_ROWS = 2048
+DEPENDENT_ROWS_OF: dict[str, int] = {}
 _HOPPER = 9
 
 # Compiled kernels, with the values of their compile-time arguments in order.
@@ -48,7 +49,11 @@ def launch(
         constants: compile-time arguments, and Triton's options.
     """
     if dependent_rows is not None:
-        dependent = dependent_rows <= DEPENDENT_ROWS and not INTERPRETED and _can_depend()
+        dependent = (
+            dependent_rows <= DEPENDENT_ROWS_OF.get(kernel.__name__, DEPENDENT_ROWS)
+            and not INTERPRETED
+            and _can_depend()
+        )
         constants["dependent"] = dependent
         if dependent:
             constants["launch_pdl"] = True

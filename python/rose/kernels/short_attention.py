@@ -1,4 +1,4 @@
-"""Attention of short sequences in one kernel with the norm and rotation of heads."""
+"""Attention of short sequences, where a step waits for launches and memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 
 from rose.kernels.invariance import is_batch_invariant
 from rose.kernels.launch import launch
-from rose.kernels.rope import HeadRotation
 
 if TYPE_CHECKING:
     from rose.attention.base import AttentionShape
@@ -26,8 +25,11 @@ class _Tile:
 
 
 _TILE = _Tile(64, 64, 4)
-# Wide heads of few rows: more warps hide the latency, or smaller tiles fill more multiprocessors.
-_WIDE_TILES = ((64, _Tile(64, 64, 8)), (128, _Tile(32, 64, 4)))
+# Wide heads: more warps hide the latency of a single tile, and with few tokens smaller tiles fill
+# more multiprocessors.
+_WIDE_ONE_TILE = _Tile(64, 64, 8)
+_WIDE_FEW_TOKENS = _Tile(32, 64, 4)
+_FEW_TOKENS = 256
 
 
 def short_attention(
@@ -37,8 +39,6 @@ def short_attention(
     cu_seqlens: torch.Tensor,
     shape: AttentionShape,
     longest: int,
-    positions: torch.Tensor | None = None,
-    rotation: HeadRotation | None = None,
 ) -> torch.Tensor:
     """Attention inside each sequence, on CUDA.
 
@@ -49,20 +49,20 @@ def short_attention(
         cu_seqlens: [sequences + 1] int32.
         shape: without window and bias; head_dim 32, 64 or 128.
         longest: bound on the tokens of a sequence.
-        positions: [tokens] int32, for `rotation`.
-        rotation: norm and rotation of query and key heads, if they are still to be done.
 
     Returns:
         [tokens, num_heads, head_dim], contiguous.
     """
     from rose.kernels.triton_kernels.short_attention import short_attention_kernel
 
+    tokens = q.shape[0]
     tile = _TILE
     if shape.head_dim > 64 and not is_batch_invariant():
-        tile = next((tile for most, tile in _WIDE_TILES if longest <= most), _TILE)
+        if longest <= _WIDE_ONE_TILE.queries:
+            tile = _WIDE_ONE_TILE
+        elif longest <= 2 * _TILE.queries and tokens <= _FEW_TOKENS:
+            tile = _WIDE_FEW_TOKENS
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-    norms = None if rotation is None else rotation.norms
-    unused = cu_seqlens
     launch(
         short_attention_kernel,
         (-(-longest // tile.queries), shape.num_heads, cu_seqlens.shape[0] - 1),
@@ -71,23 +71,15 @@ def short_attention(
         v,
         out,
         cu_seqlens,
-        unused if positions is None else positions,
-        unused if norms is None else norms[0],
-        unused if norms is None else norms[1],
-        unused if rotation is None else rotation.table.cos,
-        unused if rotation is None else rotation.table.sin,
         q.stride(0),
-        0.0 if rotation is None else rotation.eps,
         shape.scale * _LOG2_E,
         num_heads=shape.num_heads,
         group=shape.num_heads // shape.num_kv_heads,
-        half=shape.head_dim // 2,
+        head_dim=shape.head_dim,
         query_block=tile.queries,
         key_block=tile.keys,
         causal=shape.causal,
-        has_norm=norms is not None,
-        has_rope=rotation is not None,
         num_warps=tile.num_warps,
-        dependent_rows=q.shape[0],
+        dependent_rows=tokens,
     )
     return out

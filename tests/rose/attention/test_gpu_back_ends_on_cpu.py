@@ -81,6 +81,7 @@ def test_auto_chooses_by_the_longest_sequence(
     monkeypatch.setattr(auto, "find_module", lambda name: Path("kernel.so"))
     attention = AutoAttention(SHAPE, torch.bfloat16, CPU)
     longest = FLASH_ATTN_LONGEST
+    monkeypatch.setattr(auto, "SHORT_LIMITS", {})
     assert attention.graph_variant(4096, 128, longest) == ("flash_attn", 64)
     assert attention.graph_variant(4096, 128, longest + 1) == ("flashinfer", 0)
 
@@ -90,7 +91,8 @@ def test_auto_takes_its_own_kernel_for_few_tokens_in_short_sequences(
 ) -> None:
     monkeypatch.setattr(auto, "find_module", lambda name: Path("kernel.so"))
     attention = AutoAttention(SHAPE, torch.bfloat16, CPU)
-    longest, most_tokens = SHORT_LIMITS[SHAPE.head_dim]
+    longest, most_tokens = SHORT_LIMITS[SHAPE.head_dim][-1]
+    assert attention.graph_variant(1 << 20, 2, SHORT_LIMITS[SHAPE.head_dim][0][0])[0] == "short"
     assert attention.graph_variant(most_tokens, 2, longest)[0] == "short"
     assert attention.graph_variant(most_tokens + 64, 2, longest)[0] != "short"
     assert attention.graph_variant(most_tokens, 2, longest + 1)[0] != "short"
@@ -135,18 +137,19 @@ class FakeFa3Forward:
         return "fa3_fwd", 0
 
 
-@pytest.mark.parametrize(("head_dim", "longest"), [(64, 256), (128, 128), (256, 128)])
+@pytest.mark.parametrize(("causal", "longest"), [(False, 256), (True, 128)])
 def test_auto_takes_fa3_fwd_where_flashinfer_has_no_kernel(
-    hopper: None, monkeypatch: pytest.MonkeyPatch, head_dim: int, longest: int
+    hopper: None, monkeypatch: pytest.MonkeyPatch, causal: bool, longest: int
 ) -> None:
     when_built = []
+    monkeypatch.setattr(auto, "SHORT_LIMITS", {})
     monkeypatch.setattr(auto, "find_module", lambda name: None)
     monkeypatch.setattr(
         auto, "build_in_background", lambda dtype, head_dim, done: when_built.append(done) or True
     )
     monkeypatch.setattr(fa3_fwd, "why_not", lambda *shape: None)
     monkeypatch.setattr(auto, "Fa3Forward", FakeFa3Forward)
-    attention = AutoAttention(AttentionShape(16, 8, head_dim, 0.1), torch.bfloat16, CPU)
+    attention = AutoAttention(replace(SHAPE, causal=causal), torch.bfloat16, CPU)
     assert attention.graph_variant(4096, 128, longest)[0] == "flash_attn"
     assert attention.graph_variant(4096, 128, longest + 1) == ("fa3_fwd", 0)
     when_built[0](Path("built.so"))

@@ -72,7 +72,7 @@ class FakeEvent:
     def __init__(self, **_: object) -> None:
         self.recorded = 0
 
-    def record(self) -> None:
+    def record(self, stream: object) -> None:
         self.recorded += 1
 
     def query(self) -> bool:
@@ -83,6 +83,13 @@ class FakeEvent:
 
     def elapsed_time(self, end_event: FakeEvent) -> float:
         return 2.0
+
+
+class FakeStream(nullcontext[None]):
+    stream = None
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
 
 
 class HostPlannedAttention(SdpaAttention):
@@ -114,7 +121,7 @@ class FakeCapture:
 
 @pytest.fixture
 def make_runner(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaRunner]:
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+    monkeypatch.setattr(cuda_runner, "OwnStream", FakeStream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)

@@ -34,6 +34,9 @@ MOST_SCORE_DIFFERENCE = 0.01
 # In other company, in bfloat16: one minus the cosine of vectors, the difference of scores. Another
 # batch size selects other GEMM kernels, which round elsewhere.
 SAME = 1e-3
+# A score is not averaged over hundreds of values: 16 bits round it by this much, in each company
+# elsewhere. In deterministic mode it is the same to the bit (test_deterministic.py).
+SAME_SCORE = 5e-3
 
 
 def _sequences(lengths: tuple[int, ...], seed: int = 0) -> list[list[int]]:
@@ -150,7 +153,8 @@ def test_alone_batched_padded_captured_replayed(bench: Any, record_property: Rec
     }
     for name, difference in differences.items():
         record_property(name, difference)
-    assert max(differences.values()) <= SAME, differences
+    limit = SAME_SCORE if bench.kind == "score" else SAME
+    assert max(differences.values()) <= limit, differences
     for rows, others in zip(captured, other_captured, strict=True):
         # The same kernels on the same shapes: bit for bit.
         np.testing.assert_array_equal(rows, padded)
@@ -257,5 +261,5 @@ def test_more_sequences_than_the_largest_tier(path_bench: Any) -> None:
         rows = _rows(runner, sequences)
     alone = _rows(runner, sequences[:1])
     first = _of_sequence(path_bench, rows, (9,) * 23)[0]
-    limit = MOST_SCORE_DIFFERENCE if path_bench.kind == "score" else SAME
+    limit = SAME_SCORE if path_bench.kind == "score" else SAME
     assert _difference(path_bench, first, alone) <= limit
