@@ -33,8 +33,6 @@ _PREDICTION_GAIN = 0.25
 _EAGER_TIME_STEP = 512
 # A batch of this many tokens takes the paths of large batches.
 _MANY_TOKENS = 1024
-# A shape whose time is known is timed again at every so manieth step: an event costs the host 10 µs.
-_TIMED_EVERY = 4
 # Values of an output, 16 MiB, up to which every graph keeps one of its own. Wider ones (rows of tokens,
 # rows as wide as a vocabulary) would add up to more than the models themselves.
 _LARGEST_OWN_OUTPUT = 1 << 22
@@ -94,10 +92,7 @@ class CudaRunner:
         self._max_sequences = config.max_batch_sequences
         self._max_tokens = max(config.max_batch_tokens, info.max_sequence_tokens)
         self._staging = torch.zeros(0, dtype=torch.int32, device=self.device)
-        self._staging_heads: dict[int, torch.Tensor] = {}
-        self._inputs: tuple[torch.Tensor, int, int, int, int, int] | None = None
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
-        self._steps = 0
         self._predicted_ms: dict[GraphKey, float] = {}
         most_rows = self._max_sequences + 1
         if self.layout.token_rows:
@@ -122,7 +117,6 @@ class CudaRunner:
             # On the stream of the steps, which so neither overtake the zeros nor outlive the old one.
             with torch.cuda.stream(self.stream):
                 self._staging = torch.zeros(capacity, dtype=torch.int32, device=self.device)
-            self._staging_heads.clear()
             self._batches.clear()
 
     def step_slot(
@@ -141,47 +135,25 @@ class CudaRunner:
             RuntimeError: this step failed, such as out of memory.
         """
         length = self.layout.buffer_len(padded_tokens, padded_sequences)
-        num_rows = num_tokens if self.layout.token_rows else num_sequences
-        with self._own_stream:
+        with self._own_stream, torch.inference_mode():
+            num_rows = num_tokens if self.layout.token_rows else num_sequences
             output = self._ring.acquire(num_rows * self._width)
             output.timed_as = None
             try:
-                key = self._key(padded_tokens, padded_sequences, max_seqlen)
-                time_key = self._time_key(key)
-                self._steps += 1
-                timed = time_key not in self._predicted_ms or self._steps % _TIMED_EVERY == 0
-                if timed:
-                    output.start.record(self.stream)
-                self._copy_in(slot, length, kept=padded_tokens <= self._ceiling)
-                self._inputs = (
-                    slot.buffer,
-                    num_tokens,
-                    num_sequences,
-                    max_seqlen,
-                    padded_tokens,
-                    padded_sequences,
-                )
-                rows, kind = self.graphs.run(key, self._forward)
-                flat = output.buffer[: num_rows * self._width].view(num_rows, self._width)
-                flat.copy_(
-                    rows if rows.shape[0] == num_rows else rows[:num_rows], non_blocking=True
-                )
-                output.end.record(self.stream)
+                output.start.record(self.stream)
+                self._staging[:length].copy_(slot.buffer[:length], non_blocking=True)
+                batch = self._batch(padded_tokens, padded_sequences, slot.buffer)
+                batch.num_tokens = num_tokens
+                batch.num_sequences = num_sequences
+                batch.max_seqlen = max_seqlen
+                with batch_invariant(self.deterministic):
+                    pending = self._finish(batch, output)
             except BaseException as error:
                 self._ring.release(output)
                 if isinstance(error, torch.AcceleratorError):
                     raise DeviceError(str(error)) from error
                 raise
-        # From here on the device computes. Eager steps of a shape that graphs are made of also pay
-        # for what happens once: they say nothing about replays.
-        if timed and (kind == "replayed" or key.tokens > self._ceiling):
-            output.timed_as = time_key
-        counters = self.graphs.counters
-        counters.tokens += num_tokens
-        counters.padding_tokens += padded_tokens - num_tokens
-        predicted_ms = self._predicted_ms.get(time_key)
-        predicted_seconds = None if predicted_ms is None else predicted_ms * 1e-3
-        pending = PendingTensor(self._ring, output, num_rows, self._width, predicted_seconds)
+        # While the device computes: what the slot of the next step has measured.
         self._note_time(self._ring.peek())
         return pending
 
@@ -252,15 +224,10 @@ class CudaRunner:
         sequences = min(sequences, tokens)
         return tokens, max(sequences, -(-tokens // self.model.backbone.max_positions))
 
-    def _forward(self) -> torch.Tensor:
-        """Launches the model on the inputs of the step."""
-        assert self._inputs is not None, "set by the step"
-        host, num_tokens, num_sequences, max_seqlen, padded_tokens, padded_sequences = self._inputs
-        with torch.inference_mode(), batch_invariant(self.deterministic):
-            batch = self._batch(padded_tokens, padded_sequences, host)
-            batch.num_tokens = num_tokens
-            batch.num_sequences = num_sequences
-            batch.max_seqlen = max_seqlen
+    def _finish(self, batch: ForwardBatch, output: OutputSlot) -> PendingTensor:
+        key = self._key(batch)
+
+        def forward() -> torch.Tensor:
             self.attention.plan(batch)
             rows = self.model(batch, self.attention)
             shared = self._shared_output
@@ -269,32 +236,40 @@ class CudaRunner:
             # A graph's output stays allocated; this way its memory serves the next capture again.
             return shared[: rows.shape[0]].copy_(rows)
 
+        rows, kind = self.graphs.run(key, forward)
+        num_rows = batch.num_tokens if self.layout.token_rows else batch.num_sequences
+        flat = output.buffer[: num_rows * self._width].view(num_rows, self._width)
+        flat.copy_(rows if rows.shape[0] == num_rows else rows[:num_rows], non_blocking=True)
+        output.end.record(self.stream)
+        if key.tokens > self._ceiling:
+            # Exact sizes would never come again.
+            key = GraphKey(-(-key.tokens // _EAGER_TIME_STEP) * _EAGER_TIME_STEP, 0, "", 0)
+            output.timed_as = key
+        else:
+            # Eager steps also pay for what happens once: they say nothing about replays.
+            output.timed_as = key if kind == "replayed" else None
+        counters = self.graphs.counters
+        counters.tokens += batch.num_tokens
+        counters.padding_tokens += batch.padded_tokens - batch.num_tokens
+        predicted_ms = self._predicted_ms.get(key)
+        return PendingTensor(
+            self._ring,
+            output,
+            num_rows,
+            self._width,
+            None if predicted_ms is None else predicted_ms * 1e-3,
+        )
+
     @property
     def _ceiling(self) -> int:
         return self.graphs.config.max_tokens
 
-    def _key(self, padded_tokens: int, padded_sequences: int, max_seqlen: int) -> GraphKey:
+    def _key(self, batch: ForwardBatch) -> GraphKey:
+        tokens, sequences = batch.padded_tokens, batch.padded_sequences
         if not self.attention.capturable:
-            return GraphKey(padded_tokens, padded_sequences, "", 0)
-        variant = self.attention.graph_variant(padded_tokens, padded_sequences, max_seqlen)
-        return GraphKey(padded_tokens, padded_sequences, *variant)
-
-    def _time_key(self, key: GraphKey) -> GraphKey:
-        """What a predicted time is known by."""
-        if key.tokens <= self._ceiling:
-            return key
-        # Exact sizes would never come again.
-        return GraphKey(-(-key.tokens // _EAGER_TIME_STEP) * _EAGER_TIME_STEP, 0, "", 0)
-
-    def _copy_in(self, slot: InputSlot, length: int, *, kept: bool) -> None:
-        """Enqueues the copy of the first values; views of lengths that come again are `kept`."""
-        if not kept:
-            self._staging[:length].copy_(slot.buffer[:length], non_blocking=True)
-            return
-        view = self._staging_heads.get(length)
-        if view is None:
-            view = self._staging_heads[length] = self._staging[:length]
-        view.copy_(slot.head(length), non_blocking=True)
+            return GraphKey(tokens, sequences, "", 0)
+        variant, longest = self.attention.graph_variant(tokens, sequences, batch.max_seqlen)
+        return GraphKey(tokens, sequences, variant, longest)
 
     def _batch(self, padded_tokens: int, padded_sequences: int, host: torch.Tensor) -> ForwardBatch:
         """Views of the staging buffer; the same ones each time for a shape that is captured."""

@@ -10,9 +10,8 @@ import torch
 INTERPRETED = False
 """Set by tests that run the kernels on CPU tensors in Triton's interpreter."""
 
-# With more rows a kernel takes much longer than its launch.
-DEPENDENT_ROWS = 2048
-DEPENDENT_ROWS_OF: dict[str, int] = {}
+# With more rows it gains nothing, and decoders lose 1 to 2 %: benches/gpu_short_steps.py.
+DEPENDENT_ROWS = 256
 _HOPPER = 9
 
 # Compiled kernels, with the values of their compile-time arguments in order.
@@ -49,11 +48,7 @@ def launch(
         constants: compile-time arguments, and Triton's options.
     """
     if dependent_rows is not None:
-        dependent = (
-            dependent_rows <= DEPENDENT_ROWS_OF.get(kernel.__name__, DEPENDENT_ROWS)
-            and not INTERPRETED
-            and _can_depend()
-        )
+        dependent = dependent_rows <= DEPENDENT_ROWS and not INTERPRETED and _can_depend()
         constants["dependent"] = dependent
         if dependent:
             constants["launch_pdl"] = True
