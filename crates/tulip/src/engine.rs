@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use tokenization::Side;
+use tokenization::TruncationOptions;
+
 use crate::batch::{Batch, BatchLayout};
 use crate::lazy_tensor::LazyTensor;
 
@@ -149,6 +152,8 @@ pub struct ModelInfo {
     pub prompts: Prompts,
     /// Prompts with places in them.
     pub templates: Templates,
+    /// Which end of a text that is too long is cut off, where the request does not say.
+    pub truncation_side: Side,
     /// Outer white space is removed before tokenization.
     pub strip: bool,
     /// Text is lower-cased before tokenization.
@@ -172,6 +177,21 @@ impl ModelInfo {
         match self.outputs.dimensions {
             0 => self.output_width,
             dimensions => dimensions,
+        }
+    }
+
+    /// Whether calibrated scores are probabilities.
+    #[must_use]
+    pub fn gives_probabilities(&self) -> bool {
+        self.task != Task::Embed && self.activation.gives_probabilities()
+    }
+
+    /// How a text that is too long is cut where the request does not say.
+    #[must_use]
+    pub fn truncation(&self) -> TruncationOptions {
+        TruncationOptions {
+            side: self.truncation_side,
+            ..TruncationOptions::to(self.max_sequence_tokens)
         }
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::batch::{Batch, BatchLayout};
 use crate::engine::{
-    Activation, Engine, ModelInfo, Outputs, Prompts, Similarity, StepError, Task, Templates,
+    Activation, Engine, ModelInfo, Outputs, Prompts, Side, Similarity, StepError, Task, Templates,
 };
 use crate::lazy_tensor::{Event, LazyTensor};
 use crate::sequence::Sequence;
@@ -97,6 +97,7 @@ pub struct FakeEngine {
     gate: Option<Gate>,
     busy_until: Option<Instant>,
     log: Option<StepLog>,
+    rows: Option<fn(&Sequence) -> Vec<f32>>,
 }
 
 impl FakeEngine {
@@ -110,6 +111,7 @@ impl FakeEngine {
             gate: None,
             busy_until: None,
             log: None,
+            rows: None,
         }
     }
 
@@ -138,6 +140,13 @@ impl FakeEngine {
     #[must_use]
     pub fn with_log(mut self, log: StepLog) -> Self {
         self.log = Some(log);
+        self
+    }
+
+    /// Sequences get these rows, `output_width` values each, not those of [`FakeEngine::row`].
+    #[must_use]
+    pub fn with_rows(mut self, rows: fn(&Sequence) -> Vec<f32>) -> Self {
+        self.rows = Some(rows);
         self
     }
 
@@ -171,6 +180,7 @@ impl FakeEngine {
             matryoshka_dimensions: Vec::new(),
             prompts: Prompts::default(),
             templates: Templates::default(),
+            truncation_side: Side::Right,
             strip: true,
             lower_case: false,
             dtype: "float32".into(),
@@ -235,6 +245,8 @@ impl Engine for FakeEngine {
                 // Each token by itself, so that tests can tell rows apart.
                 let tokens = sequence.token_ids.iter().map(|&id| vec![id].into());
                 rows.extend(tokens.flat_map(|token| Self::row(&self.info, &token)));
+            } else if let Some(row) = self.rows {
+                rows.extend(row(sequence));
             } else {
                 rows.extend(Self::row(&self.info, sequence));
             }

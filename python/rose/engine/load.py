@@ -66,11 +66,6 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     """
     directory, name = find_model(model, config.revision)
     checkpoint = read_checkpoint(directory)
-    if checkpoint.cuts_left:
-        logger.warning(
-            "tokenizer_config.json: truncation_side is left; texts that are too long are cut on the "
-            "right unless the request asks for the left"
-        )
     device = find_device(config.device)
     dtype = find_dtype(config.dtype, device)
     weights = SafetensorsWeights(checkpoint.transformer, dtype, device)
@@ -130,6 +125,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
         prompts=checkpoint.prompts,
         default_prompt_name=checkpoint.default_prompt_name,
         templates=templates,
+        truncation_side=checkpoint.truncation_side,
         lower_case=checkpoint.lower_case,
         dtype=str(dtype).removeprefix("torch."),
         device=str(device),
@@ -146,6 +142,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
             outputs,
             checkpoint.splade.values if checkpoint.splade else None,
             checkpoint.lower_case,
+            checkpoint.truncation_side,
             str(dtype),
             rose.__version__,
         ),

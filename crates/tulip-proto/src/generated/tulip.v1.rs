@@ -280,6 +280,10 @@ pub struct ScoreResponse {
     pub best_chunk_start: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "14")]
     pub best_chunk_tokens: ::prost::alloc::vec::Vec<u32>,
+    /// Where scores are probabilities: ln(p / (1 - p)) of each, by which `ranking` goes, for near 1
+    /// many probabilities are one float; 0 where `item_errors` has the index. Else empty.
+    #[prost(float, repeated, tag = "15")]
+    pub score_logits: ::prost::alloc::vec::Vec<f32>,
 }
 impl ::prost::Name for ScoreResponse {
     const NAME: &'static str = "ScoreResponse";
@@ -693,6 +697,9 @@ pub struct GetModelResponse {
     pub server_version: ::prost::alloc::string::String,
     #[prost(enumeration = "OutputKind", repeated, tag = "20")]
     pub outputs: ::prost::alloc::vec::Vec<i32>,
+    /// Of a text that is too long, where the request does not say.
+    #[prost(enumeration = "TruncationSide", tag = "21")]
+    pub truncation_side: i32,
 }
 impl ::prost::Name for GetModelResponse {
     const NAME: &'static str = "GetModelResponse";

@@ -36,7 +36,7 @@ pub(crate) async fn embed(
     }
     let outputs = outputs(info, &request.outputs)?;
     let format = format(info, &request, &outputs)?;
-    let truncation = truncation(request.truncation.as_ref(), info.max_sequence_tokens)?;
+    let truncation = truncation(request.truncation.as_ref(), info.truncation())?;
     let priority = priority(request.priority)?;
     let prompt = PromptChoice {
         literal: request.prompt.as_deref(),

@@ -20,7 +20,7 @@ pub(crate) async fn tokenize(
 ) -> Result<TokenizeResponse> {
     let info = &serving.info;
     serving.check_model(&request.model)?;
-    let truncation = truncation(request.truncation.as_ref(), info.max_sequence_tokens)?;
+    let truncation = truncation(request.truncation.as_ref(), info.truncation())?;
     let prompt = PromptChoice {
         literal: request.prompt.as_deref(),
         name: &request.prompt_name,
