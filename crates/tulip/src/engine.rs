@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use tokenization::Side;
 use tokenization::TruncationOptions;
@@ -57,7 +58,8 @@ pub struct Prompts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Templates {
     /// Of a pair: `{query}`, then `{document}`, perhaps `{instruction}` before it; `{split}` where
-    /// what is before and after it is tokenized apart.
+    /// what is before and after it is tokenized apart; `{if instruction}` and `{end}` around a part
+    /// that is there only with an instruction.
     pub pair: String,
     /// Of a query by itself: ends with `{query}`, perhaps with `{instruction}` before it.
     pub query: String,
@@ -196,6 +198,23 @@ impl ModelInfo {
     }
 }
 
+/// What the engine's CUDA graphs did since its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GraphCounters {
+    /// Steps that ran kernel by kernel.
+    pub eager_steps: u64,
+    /// Steps that were one launch of a graph.
+    pub replayed_steps: u64,
+    /// Graphs captured; all are kept.
+    pub captures: u64,
+    /// Shapes whose capture failed; they stay eager.
+    pub failed_captures: u64,
+    /// Time that captures took.
+    pub capture_time: Duration,
+    /// Device memory of the graphs.
+    pub bytes: u64,
+}
+
 /// Why a step failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StepError {
@@ -219,6 +238,11 @@ pub trait Engine {
     /// # Errors
     /// [`StepError::Batch`] fails this batch only, [`StepError::Fatal`] ends the server.
     fn step(&mut self, batch: &Batch) -> Result<LazyTensor, StepError>;
+
+    /// What its graphs did so far; `None` on devices without graphs. Called after each step.
+    fn graphs(&self) -> Option<GraphCounters> {
+        None
+    }
 
     /// Called by the dispatch loop around every blocking wait. An engine that holds a lock which
     /// others need (the interpreter's) releases it here.

@@ -10,7 +10,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::batch::{Batch, BatchLayout};
 use crate::engine::{
-    Activation, Engine, ModelInfo, Outputs, Prompts, Side, Similarity, StepError, Task, Templates,
+    Activation, Engine, GraphCounters, ModelInfo, Outputs, Prompts, Side, Similarity, StepError,
+    Task, Templates,
 };
 use crate::lazy_tensor::{Event, LazyTensor};
 use crate::sequence::Sequence;
@@ -98,6 +99,7 @@ pub struct FakeEngine {
     busy_until: Option<Instant>,
     log: Option<StepLog>,
     rows: Option<fn(&Sequence) -> Vec<f32>>,
+    graphs: Option<GraphCounters>,
 }
 
 impl FakeEngine {
@@ -112,6 +114,7 @@ impl FakeEngine {
             busy_until: None,
             log: None,
             rows: None,
+            graphs: None,
         }
     }
 
@@ -147,6 +150,13 @@ impl FakeEngine {
     #[must_use]
     pub fn with_rows(mut self, rows: fn(&Sequence) -> Vec<f32>) -> Self {
         self.rows = Some(rows);
+        self
+    }
+
+    /// Steps count as replayed, beside what `before` has.
+    #[must_use]
+    pub fn with_graphs(mut self, before: GraphCounters) -> Self {
+        self.graphs = Some(before);
         self
     }
 
@@ -229,6 +239,10 @@ impl Engine for FakeEngine {
         &self.info
     }
 
+    fn graphs(&self) -> Option<GraphCounters> {
+        self.graphs
+    }
+
     fn step(&mut self, batch: &Batch) -> Result<LazyTensor, StepError> {
         if let Some(gate) = &self.gate {
             gate.pass();
@@ -236,6 +250,9 @@ impl Engine for FakeEngine {
         if let Some(log) = &self.log {
             log.lock()
                 .push(batch.sequences().map(Sequence::num_tokens).collect());
+        }
+        if let Some(graphs) = &mut self.graphs {
+            graphs.replayed_steps += 1;
         }
         let step = self.script.pop_front().unwrap_or(FakeStep::Rows);
         let width = self.info.output_width;

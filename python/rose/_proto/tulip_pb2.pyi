@@ -224,7 +224,7 @@ class Timings(_message.Message):
     def __init__(self, tokenize_us: _Optional[int] = ..., queue_us: _Optional[int] = ..., compute_us: _Optional[int] = ..., total_us: _Optional[int] = ...) -> None: ...
 
 class LoadReport(_message.Message):
-    __slots__ = ("queued_tokens", "running_tokens", "max_queued_tokens", "queued_sequences", "steps_in_flight", "draining", "tokens_per_second")
+    __slots__ = ("queued_tokens", "running_tokens", "max_queued_tokens", "queued_sequences", "steps_in_flight", "draining", "tokens_per_second", "graphs")
     QUEUED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     RUNNING_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_QUEUED_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +232,7 @@ class LoadReport(_message.Message):
     STEPS_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     TOKENS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    GRAPHS_FIELD_NUMBER: _ClassVar[int]
     queued_tokens: int
     running_tokens: int
     max_queued_tokens: int
@@ -239,7 +240,22 @@ class LoadReport(_message.Message):
     steps_in_flight: int
     draining: bool
     tokens_per_second: int
-    def __init__(self, queued_tokens: _Optional[int] = ..., running_tokens: _Optional[int] = ..., max_queued_tokens: _Optional[int] = ..., queued_sequences: _Optional[int] = ..., steps_in_flight: _Optional[int] = ..., draining: bool = ..., tokens_per_second: _Optional[int] = ...) -> None: ...
+    graphs: GraphReport
+    def __init__(self, queued_tokens: _Optional[int] = ..., running_tokens: _Optional[int] = ..., max_queued_tokens: _Optional[int] = ..., queued_sequences: _Optional[int] = ..., steps_in_flight: _Optional[int] = ..., draining: bool = ..., tokens_per_second: _Optional[int] = ..., graphs: _Optional[_Union[GraphReport, _Mapping]] = ...) -> None: ...
+
+class GraphReport(_message.Message):
+    __slots__ = ("graphs", "failed_captures", "eager_steps", "replayed_steps", "bytes")
+    GRAPHS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_CAPTURES_FIELD_NUMBER: _ClassVar[int]
+    EAGER_STEPS_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_STEPS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    graphs: int
+    failed_captures: int
+    eager_steps: int
+    replayed_steps: int
+    bytes: int
+    def __init__(self, graphs: _Optional[int] = ..., failed_captures: _Optional[int] = ..., eager_steps: _Optional[int] = ..., replayed_steps: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class ScoreRequest(_message.Message):
     __slots__ = ("request_id", "model", "query", "documents", "instruction", "truncation", "raw_scores", "top_n", "priority", "strict", "label", "all_labels")

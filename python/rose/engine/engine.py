@@ -17,6 +17,7 @@ from rose.engine.cpu_runner import CpuRunner
 from rose.engine.input_slot import InputSlot, slot_capacity
 from rose.engine.load import load_model
 from rose.forward_batch import ForwardBatch
+from rose.graphs.graph_runner import GraphCounters
 from rose.lazy_tensor import LazyTensor
 from rose.models.base import Model
 
@@ -27,6 +28,10 @@ class Runner(Protocol):
     """Runs steps on one kind of device."""
 
     layout: BatchLayout
+
+    @property
+    def graph_counters(self) -> GraphCounters | None:
+        """What its graphs did so far; None without graphs."""
 
     def make_slot(self, capacity: int) -> InputSlot:
         """An input buffer of `capacity` int32 values."""
@@ -73,6 +78,7 @@ class Engine:
         )
         self.input_slots = [self.runner.make_slot(capacity) for _ in range(config.num_input_slots)]
         self.step_slot = self.runner.step_slot
+        self.graph_counters = self.runner.graph_counters
         self.runner.compile_kernels()
         self.runner.warm_up((tokens, 1, tokens) for tokens in config.warmup_tokens)
 
