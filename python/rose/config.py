@@ -271,7 +271,8 @@ class Templates:
 
     pair: str = ""
     """Of a pair: `{query}`, then `{document}`, perhaps `{instruction}` before it; `{split}` where what
-    is before and after it is tokenized apart."""
+    is before and after it is tokenized apart; `{if instruction}` and `{end}` around a part that is
+    there only with an instruction."""
     query: str = ""
     """Of a query by itself: ends with `{query}`, perhaps with `{instruction}` before it."""
     document: str = ""

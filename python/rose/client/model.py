@@ -21,7 +21,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Template:
-    """Text around the parts: `{query}`, `{document}`, `{instruction}`; cut at marks `{split}`."""
+    """Text around the parts: `{query}`, `{document}`, `{instruction}`; cut at marks `{split}`.
+
+    What is between `{if instruction}` and `{end}` is there only with an instruction.
+    """
 
     pair: str
     query: str
