@@ -29,6 +29,7 @@ pub(crate) async fn encode_score(model: &Model, pool: &Pool, request: &mut Score
     }
     let truncation = options(model, request.truncation.as_ref())?;
     let query = content(request.query.as_ref()?)?;
+    has_room(&truncation, tokenizer.num_special_pair())?;
     let contents = contents(&request.documents)?;
     let instruction = request.instruction.as_str();
     let query = encode_query_with(tokenizer, pool, query, instruction, &truncation).await;
@@ -55,6 +56,7 @@ pub(crate) async fn encode_score(model: &Model, pool: &Pool, request: &mut Score
 pub(crate) async fn encode_embed(model: &Model, pool: &Pool, request: &mut EmbedRequest) -> Cuts {
     let tokenizer: &Arc<Tokenizer> = model.tokenizer.as_ref()?;
     let truncation = options(model, request.truncation.as_ref())?;
+    has_room(&truncation, tokenizer.num_special_single())?;
     let prompt = prompt(model, request)?.into_owned();
     let contents = contents(&request.inputs)?;
     let encoded = encode_batch(tokenizer, pool, &prompt, contents, &truncation).await;
@@ -96,6 +98,11 @@ fn options(model: &Model, given: Option<&v1::Truncation>) -> Option<TruncationOp
     options.max_query_tokens = ceiling(given.max_query_tokens);
     options.max_document_tokens = ceiling(given.max_document_tokens);
     Some(options)
+}
+
+/// Whether a ceiling leaves anything of a text; if not, the replica says so.
+fn has_room(truncation: &TruncationOptions, special_tokens: usize) -> Option<()> {
+    (truncation.max_tokens > special_tokens).then_some(())
 }
 
 fn content(input: &Input) -> Option<Content> {

@@ -22,6 +22,8 @@ _TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
+# By families.
+_EPSILONS = ("layer_norm_eps", "rms_norm_eps", "norm_eps", "layer_norm_epsilon")
 # Tokenizers without a limit say 10³⁰.
 _NO_LIMIT = 1 << 31
 
@@ -76,6 +78,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     architectures = config.array("architectures")
     if not architectures or not isinstance(architectures[0], str):
         raise config.wrong("architectures", "an array with a class name", architectures)
+    _check_epsilons(config)
     options = _transformer_options(transformer, directory)
     st_config = JsonObject.read_optional(directory / _ST_CONFIG_FILE, directory)
     tokenizer_config = JsonObject.read_optional(transformer / "tokenizer_config.json", directory)
@@ -107,6 +110,13 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         labels=_labels(config),
         matryoshka_dimensions=_matryoshka_dimensions(config),
     )
+
+
+def _check_epsilons(config: JsonObject) -> None:
+    """Norms divide by what these keep from zero."""
+    for field in _EPSILONS:
+        if config.has(field) and not 0 < config.number(field) < 1:
+            raise config.wrong(field, "more than 0 and less than 1", config.values[field])
 
 
 def _refuse_adapter(transformer: Path) -> None:

@@ -19,3 +19,4 @@ mod tei;
 mod truncation_side;
 mod vllm;
 mod voyage;
+mod wrong_types;

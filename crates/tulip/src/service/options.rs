@@ -63,6 +63,23 @@ pub(crate) fn truncation(
     Ok(options)
 }
 
+/// Refuses a ceiling that leaves no token of any text beside the special ones.
+pub(crate) fn check_max_tokens(
+    given: Option<&v1::Truncation>,
+    special_tokens: usize,
+) -> Result<()> {
+    match given.and_then(|given| ceiling(given.max_tokens)) {
+        Some(max_tokens) if max_tokens <= special_tokens => {
+            let least = special_tokens + 1;
+            let message = format!(
+                "is {max_tokens}, must be at least {least}: {special_tokens} special tokens and one of the text"
+            );
+            Err(Error::invalid("truncation.max_tokens", message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// How long documents are read in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunking {

@@ -10,7 +10,7 @@ use tulip_proto::v1::{DType, Input, ScoreRequest, ScoreResponse};
 use super::best_chunk::{BestChunks, best_chunks};
 use super::encode::{Around, EncodedItems};
 use super::item::{ItemFailure, Path};
-use super::options::{Chunking, check_count, priority, score_truncation};
+use super::options::{Chunking, check_count, check_max_tokens, priority, score_truncation};
 use super::parts::Spent;
 use super::serving::{Account, Serving};
 use crate::deadline::Deadline;
@@ -83,6 +83,14 @@ pub(crate) async fn score(
 }
 
 fn options(serving: &Serving, request: &ScoreRequest) -> Result<Options> {
+    let special_tokens = match serving.info.task {
+        Task::Embed => serving.tokenizer.num_special_single(),
+        Task::Score | Task::Classify => serving.tokenizer.num_special_pair(),
+    };
+    // Whole sequences are not cut.
+    if request.query.is_some() {
+        check_max_tokens(request.truncation.as_ref(), special_tokens)?;
+    }
     let own = serving.info.truncation();
     let (truncation, chunking) = score_truncation(request.truncation.as_ref(), own)?;
     Ok(Options {
