@@ -22,14 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 
-from gpu_shapes import QWEN3_06B, XLM_ROBERTA_LARGE
-from rose.checkpoint.json_object import JsonObject
-from rose.checkpoint.random_weights import RandomWeights
-from rose.models.registry import find_backbone, find_classifier
+from gpu_directories import DIRECTORIES, write_model
 
 SERVE = """
 import sys
@@ -39,61 +33,9 @@ engine = EngineConfig(device="cuda", max_batch_tokens=int(sys.argv[2]))
 spin_us = int(sys.argv[3]) if sys.argv[3] else None
 sys.exit(serve(sys.argv[1], engine, ServeConfig(grpc_address="127.0.0.1:0", spin_us=spin_us)))
 """
-MODELS: dict[str, tuple[str, dict[str, Any], str | None]] = {
-    "bge-m3": ("XLMRobertaModel", XLM_ROBERTA_LARGE, "cls"),
-    "qwen3-0.6b-bidirectional": ("PPLXQwen3Model", QWEN3_06B, "mean"),
-    "bge-reranker-v2-m3": ("XLMRobertaForSequenceClassification", XLM_ROBERTA_LARGE, None),
-}
 EMBED_SHAPES = ((1, 16), (1, 128), (1, 512), (1, 4096))
 SCORE_SHAPES = ((5, 512), (25, 512), (50, 512))
 CLIENTS, LOAD_SEQUENCES, LOAD_LENGTH, LOAD_SECONDS = 4, 100, 512, 5.0
-
-
-class RecordedWeights(RandomWeights):
-    """Random weights that remember what was asked for."""
-
-    def __init__(self) -> None:
-        super().__init__(torch.bfloat16, torch.device("cuda"))
-        self.tensors: dict[str, torch.Tensor] = {}
-
-    def take(self, name: str, *shape: int) -> torch.Tensor:
-        self.tensors[name] = super().take(name, *shape)
-        return self.tensors[name]
-
-
-def write_model(
-    directory: Path, architecture: str, values: dict[str, Any], pooling: str | None
-) -> None:
-    """A model directory as its publisher would lay it out."""
-    config: dict[str, Any] = {**values, "architectures": [architecture]}
-    weights = RecordedWeights()
-    if pooling is None:
-        config["id2label"] = {"0": "LABEL_0"}
-        find_classifier(architecture)(JsonObject("config.json", config), weights, 1)
-    else:
-        find_backbone(architecture)(JsonObject("config.json", config), weights)
-        kinds = ("Transformer", "Pooling", "Normalize")
-        modules = [
-            {
-                "idx": index,
-                "name": str(index),
-                "path": "" if kind == "Transformer" else f"{index}_{kind}",
-                "type": f"sentence_transformers.models.{kind}",
-            }
-            for index, kind in enumerate(kinds)
-        ]
-        (directory / "modules.json").write_text(json.dumps(modules))
-        (directory / "1_Pooling").mkdir()
-        flag = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}[pooling]
-        pooling_config = {"word_embedding_dimension": config["hidden_size"], flag: True}
-        (directory / "1_Pooling" / "config.json").write_text(json.dumps(pooling_config))
-    (directory / "config.json").write_text(json.dumps(config))
-    save_file(
-        {name: tensor.cpu() for name, tensor in weights.tensors.items()},
-        directory / "model.safetensors",
-    )
-    vocabulary = {"[UNK]": 0}
-    Tokenizer(WordLevel(vocabulary, unk_token="[UNK]")).save(str(directory / "tokenizer.json"))
 
 
 @contextmanager
@@ -136,7 +78,7 @@ def load(client: Path, address: str, score: bool, **options: float) -> dict[str,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="+", default=list(MODELS))
+    parser.add_argument("--models", nargs="+", default=list(DIRECTORIES))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(
         "--client", type=Path, default=Path("target/release/rose-load"), help="the load client"
@@ -154,7 +96,7 @@ def main() -> None:
         "models": {},
     }
     for name in arguments.models:
-        architecture, values, pooling = MODELS[name]
+        architecture, values, pooling = DIRECTORIES[name]
         score = pooling is None
         with tempfile.TemporaryDirectory() as folder:
             write_model(Path(folder), architecture, values, pooling)

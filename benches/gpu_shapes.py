@@ -40,6 +40,14 @@ QWEN3_06B = {
     "max_position_embeddings": 32768,
     "rope_theta": 1e6,
 }
+BGE_BASE = {
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+}
 MINILM_L6 = {
     "vocab_size": 30522,
     "hidden_size": 384,
@@ -65,6 +73,8 @@ MODELS: dict[str, Callable[[Any], Any]] = {
     ),
     "qwen3-0.6b-bidirectional": _embedding(BidirectionalQwen3Model, QWEN3_06B, "mean"),
     "qwen3-embedding-0.6b": _embedding(Qwen3Model, QWEN3_06B, "last_token"),
+    "bge-base": _embedding(BertModel, BGE_BASE, "cls"),
+    "small-long": _embedding(BertModel, MINILM_L6 | {"max_position_embeddings": 4096}, "mean"),
     "minilm-l6": _embedding(BertModel, MINILM_L6, "mean"),
 }
 

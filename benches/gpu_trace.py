@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from gpu_grpc import LOAD_LENGTH, LOAD_SEQUENCES, MODELS, write_model
+from gpu_directories import DIRECTORIES, write_model
+from gpu_grpc import LOAD_LENGTH, LOAD_SEQUENCES
 from rose.config import EngineConfig, ServeConfig
 from rose.engine.engine import Engine
 from rose.server import Server
@@ -43,7 +44,7 @@ def idle_share(intervals: list[tuple[float, float]]) -> tuple[float, float, floa
 
 
 def trace(client: Path, name: str) -> dict[str, Any]:
-    architecture, values, pooling = MODELS[name]
+    architecture, values, pooling = DIRECTORIES[name]
     with tempfile.TemporaryDirectory() as folder:
         write_model(Path(folder), architecture, values, pooling)
         torch.cuda.empty_cache()

@@ -30,6 +30,8 @@ struct Options {
     clients: usize,
     calls: usize,
     warm_up: usize,
+    /// Never sleep while a call runs, as latency-bound callers do: its own wake-up is not measured.
+    busy: bool,
     /// Calls until the time is over, if given, instead of `calls`.
     seconds: Option<f64>,
 }
@@ -45,6 +47,7 @@ impl Options {
             clients: 1,
             calls: 300,
             warm_up: 20,
+            busy: false,
             seconds: None,
         };
         while let Some(name) = arguments.next() {
@@ -60,6 +63,7 @@ impl Options {
                 "--clients" => options.clients = value.parse()?,
                 "--calls" => options.calls = value.parse()?,
                 "--warm-up" => options.warm_up = value.parse()?,
+                "--busy" => options.busy = value.parse()?,
                 "--seconds" => options.seconds = Some(value.parse()?),
                 _ => return Err(format!("unknown option {name}").into()),
             }
@@ -142,6 +146,8 @@ struct Measured {
     calls: Vec<f64>,
     compute: Vec<f64>,
     queue: Vec<f64>,
+    /// From the arrival of a call at the server to its answer.
+    server: Vec<f64>,
     /// From the first measured call to the end of the last.
     elapsed: Duration,
 }
@@ -163,6 +169,7 @@ async fn measure(options: &Options, seed: u64) -> Result<Measured, Box<dyn Error
         measured.calls.push(started.elapsed().as_secs_f64() * 1e3);
         measured.compute.push(timings.compute_us as f64 / 1e3);
         measured.queue.push(timings.queue_us as f64 / 1e3);
+        measured.server.push(timings.total_us as f64 / 1e3);
     }
     measured.elapsed = begin.elapsed();
     Ok(measured)
@@ -179,6 +186,13 @@ fn percentile(values: &mut [f64], share: f64) -> f64 {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let options: &'static Options = Box::leak(Box::new(Options::parse(std::env::args().skip(1))?));
+    if options.busy {
+        tokio::spawn(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        });
+    }
     let tasks: Vec<_> = (0..options.clients)
         .map(|client| tokio::spawn(measure(options, client as u64 + 1)))
         .collect();
@@ -188,13 +202,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         all.calls.extend(measured.calls);
         all.compute.extend(measured.compute);
         all.queue.extend(measured.queue);
+        all.server.extend(measured.server);
         all.elapsed = all.elapsed.max(measured.elapsed);
     }
     let seconds = all.elapsed.as_secs_f64();
     let tokens = (all.calls.len() * options.sequences * options.length) as f64;
     println!(
         "{{\"sequences\": {}, \"length\": {}, \"clients\": {}, \"calls\": {}, \"p50_ms\": {:.3}, \"p99_ms\": {:.3}, \
-         \"compute_p50_ms\": {:.3}, \"queue_p50_ms\": {:.3}, \"ktok_per_s\": {:.1}}}",
+         \"compute_p50_ms\": {:.3}, \"queue_p50_ms\": {:.3}, \"server_p50_ms\": {:.3}, \"ktok_per_s\": {:.1}}}",
         options.sequences,
         options.length,
         options.clients,
@@ -203,6 +218,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         percentile(&mut all.calls, 0.99),
         percentile(&mut all.compute, 0.5),
         percentile(&mut all.queue, 0.5),
+        percentile(&mut all.server, 0.5),
         tokens / seconds / 1e3,
     );
     Ok(())

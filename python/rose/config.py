@@ -19,7 +19,9 @@ Activation = Literal["identity", "sigmoid", "softmax"]
 PoolingMode = Literal["mean", "cls", "last_token", "max", "mean_sqrt_len_tokens", "weighted_mean"]
 LogLevel = Literal["error", "warn", "info", "debug", "trace"]
 LogFormat = Literal["text", "json"]
-AttentionName = Literal["auto", "sdpa", "flash_attn", "flashinfer", "flash_attn_4"]
+AttentionName = Literal[
+    "auto", "sdpa", "short", "flash_attn", "flashinfer", "fa3_fwd", "flash_attn_4"
+]
 
 
 # Far beyond what is of use. A slip of the pen must not end in a machine without memory.
@@ -68,7 +70,7 @@ class EngineConfig:
     """Replaces the instruction that a template has where a request brings none."""
     outputs: tuple[OutputKind, ...] = ()
     """Forms of an embedding model's vectors, the first for who asks for none; empty = what the
-    model is made for. `tokens`, and `sparse` beside others, need a row for each token: CPU only."""
+    model is made for. `tokens`, and `sparse` beside others, make a step return a row for each token."""
     self_check: SelfCheckMode = "refuse"
     """What happens when a model with golden scores (`rose_golden.json`) gives others."""
     revision: str | None = None

@@ -21,6 +21,10 @@ class DeviceError(RoseError, RuntimeError):
     """The device failed for good: every later step would fail too."""
 
 
+class KernelBuildError(RoseError):
+    """A kernel cannot be compiled on this machine; the message says which and why."""
+
+
 class BatchError(RoseError, ValueError):
     """A batch cannot be run; the message names the limit and the value."""
 

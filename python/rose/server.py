@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
@@ -49,9 +48,6 @@ class Server:
     ) -> None:
         self.config = config or ServeConfig()
         engine_config = engine_config or EngineConfig()
-        if engine_config.deterministic and engine_config.device != "cpu":
-            # A CPU step computes its sequences apart. A GPU's shapes go by what is in the step.
-            engine_config = replace(engine_config, max_batch_sequences=1)
         try:
             self._native = _tulip.Server(self.config, engine_config)
         except OSError as error:

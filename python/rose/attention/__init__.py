@@ -13,30 +13,42 @@ from rose.errors import ConfigError
 
 BACKENDS = {
     "sdpa": "rose.attention.sdpa:SdpaAttention",
+    "short": "rose.attention.short:ShortAttention",
     "flash_attn": "rose.attention.flash_attn:FlashAttention",
     "flashinfer": "rose.attention.flashinfer:FlashInferAttention",
+    "fa3_fwd": "rose.attention.fa3_fwd:Fa3Forward",
     "flash_attn_4": "rose.attention.flash_attn_4:FlashAttention4",
 }
 
 
 def make_attention(
-    name: str, shape: AttentionShape, dtype: torch.dtype, device: torch.device
+    name: str,
+    shape: AttentionShape,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    deterministic: bool = False,
 ) -> AttentionBackend:
     """The back end called `name`.
 
     `auto` is `sdpa` on CPU, for float32 and for models whose logits have a position bias, and picks
-    among the others on CUDA batch by batch.
+    among the others on CUDA batch by batch; with `deterministic` once for all.
 
     Raises:
         ConfigError: there is no such back end, it does not run here, or its library is missing.
     """
     if shape.local is not None:
-        full = make_attention(name, replace(shape, local=None), dtype, device)
-        return MixedAttention(full, make_attention(name, shape.local, dtype, device))
+        full, local = (
+            make_attention(name, part, dtype, device, deterministic=deterministic)
+            for part in (replace(shape, local=None), shape.local)
+        )
+        return MixedAttention(full, local)
     if name == "auto":
         if device.type == "cuda" and dtype != torch.float32 and _has_kernel(shape):
-            from rose.attention.auto import AutoAttention
+            from rose.attention.auto import AutoAttention, choose_once
 
+            if deterministic:
+                return choose_once(shape, dtype, device)
             return AutoAttention(shape, dtype, device)
         name = "sdpa"
     if name not in BACKENDS:
@@ -48,7 +60,7 @@ def make_attention(
         backend_class = getattr(import_module(module_name), class_name)
     except ImportError as error:
         raise ConfigError(f"attention {name!r} cannot be used: {error}") from error
-    backend: AttentionBackend = backend_class(shape, dtype, device)
+    backend: AttentionBackend = backend_class(shape, dtype, device, deterministic=deterministic)
     return backend
 
 

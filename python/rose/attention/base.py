@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from rose.forward_batch import ForwardBatch
+from rose.kernels.rope import HeadRotation, qk_norm_rope_
 
 
 class PositionBias:
@@ -53,10 +54,19 @@ class AttentionShape:
 class AttentionBackend(ABC):
     """Attention inside each sequence of a packed batch; no KV cache."""
 
-    def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        shape: AttentionShape,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        deterministic: bool = False,
+    ) -> None:
+        """With `deterministic` no bit of a sequence's rows depends on the rest of the batch."""
         self.shape = shape
         self.dtype = dtype
         self.device = device
+        self.deterministic = deterministic
 
     @property
     def local(self) -> AttentionBackend:
@@ -103,3 +113,26 @@ class AttentionBackend(ABC):
         out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
         self.run(q, k, v, out)
         return out
+
+    def attend_rotated(
+        self, qkv: torch.Tensor, positions: torch.Tensor, rotation: HeadRotation
+    ) -> torch.Tensor:
+        """`attend` of heads that are still to be normed and rotated.
+
+        Args:
+            qkv: [tokens, (num_heads + 2 · num_kv_heads) · head_dim], contiguous; may be written to.
+            positions: [tokens] int32.
+            rotation: of query and key heads.
+
+        Returns:
+            [tokens, num_heads, head_dim], contiguous.
+        """
+        qk_norm_rope_(qkv, positions, self.shape, rotation)
+        return self.attend(*self.split_heads(qkv))
+
+    def split_heads(self, qkv: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Views of query, key and value heads in rows of all three."""
+        shape = self.shape
+        counts = [shape.num_heads, shape.num_kv_heads, shape.num_kv_heads]
+        q, k, v = torch.split(qkv.view(qkv.shape[0], sum(counts), shape.head_dim), counts, 1)
+        return q, k, v

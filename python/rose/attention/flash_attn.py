@@ -19,7 +19,14 @@ class FlashAttention(AttentionBackend):
 
     capturable = True
 
-    def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        shape: AttentionShape,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        deterministic: bool = False,
+    ) -> None:
         if dtype not in (torch.bfloat16, torch.float16):
             raise ConfigError(f"attention flash_attn needs bfloat16 or float16, got {dtype}")
         if shape.head_dim % 8 or shape.head_dim > _MAX_HEAD_DIM:
@@ -29,7 +36,7 @@ class FlashAttention(AttentionBackend):
             )
         if shape.bias is not None:
             raise ConfigError("attention flash_attn has no position bias; use sdpa or auto")
-        super().__init__(shape, dtype, device)
+        super().__init__(shape, dtype, device, deterministic=deterministic)
         left, right = shape.window or (None, None)
         self._window_left = left
         self._window_right = 0 if shape.causal and shape.window else right
@@ -40,12 +47,12 @@ class FlashAttention(AttentionBackend):
         self, padded_tokens: int, padded_sequences: int, max_seqlen: int
     ) -> tuple[str, int]:
         """A bound on the longest sequence sizes the grid."""
-        return "flash_attn", longest_bound(padded_tokens, max_seqlen)
+        return "flash_attn", self._longest(padded_tokens, max_seqlen)
 
     def plan(self, batch: ForwardBatch) -> None:
         """Keeps the addresses of `cu_seqlens`; nothing to compute."""
         self._cu_seqlens = batch.cu_seqlens
-        self._bound = longest_bound(batch.padded_tokens, batch.max_seqlen)
+        self._bound = self._longest(batch.padded_tokens, batch.max_seqlen)
 
     def run(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor) -> None:
         """See `AttentionBackend.run`; costs a copy more than `attend`."""
@@ -70,6 +77,13 @@ class FlashAttention(AttentionBackend):
             window_size_right=self._window_right,
         )[0]
         return out
+
+    def _longest(self, padded_tokens: int, max_seqlen: int) -> int:
+        bound = longest_bound(padded_tokens, max_seqlen)
+        if self.deterministic and self.shape.window is not None:
+            # The library drops a window that the bound does not exceed, and so takes another kernel.
+            return max(bound, *(reach + 1 for reach in self.shape.window))
+        return bound
 
 
 def longest_bound(padded_tokens: int, max_seqlen: int) -> int:

@@ -37,6 +37,8 @@ class FlashInferAttention(AttentionBackend):
         dtype: torch.dtype,
         device: torch.device,
         module_path: Path | None = None,
+        *,
+        deterministic: bool = False,
     ) -> None:
         reason = why_not(shape, dtype, device)
         if reason is not None:
@@ -48,7 +50,8 @@ class FlashInferAttention(AttentionBackend):
                 f"{dtype} and head_dim {shape.head_dim} is not built; "
                 "install flashinfer-jit-cache, or run `rose warm MODEL` once"
             )
-        super().__init__(shape, dtype, device)
+        # A block computes a query tile by itself, whichever block that is: nothing to do for it.
+        super().__init__(shape, dtype, device, deterministic=deterministic)
         import tvm_ffi
 
         self._ragged_run: Any = tvm_ffi.load_module(str(module_path)).ragged_run
@@ -146,10 +149,10 @@ def why_not(shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> 
         return "needs a Hopper GPU (compute capability 9.0)"
     if dtype not in (torch.bfloat16, torch.float16):
         return f"needs bfloat16 or float16, got {dtype}"
-    if shape.head_dim not in _TILE_ROWS:
-        return f"needs a head_dim of {', '.join(map(str, _TILE_ROWS))}, got {shape.head_dim}"
     if shape.window is not None:
         return f"has no windows, got {shape.window}"
     if shape.bias is not None:
         return "has no position bias; use sdpa or auto"
+    if shape.head_dim not in _TILE_ROWS:
+        return f"needs a head_dim of {', '.join(map(str, _TILE_ROWS))}, got {shape.head_dim}"
     return None

@@ -10,18 +10,29 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
+from rose.errors import KernelBuildError
+
 logger = logging.getLogger(__name__)
 
 _DTYPE_NAMES = {torch.bfloat16: "bf16", torch.float16: "f16"}
+
+# Packages with prebuilt kernels for some architectures register here.
+_PROVIDERS = "flashinfer.jit_cache.providers"
+_ARCHITECTURE = "90a"
+_BACKGROUND_JOBS = 4
+PROGRESS_SECONDS = 15.0
 
 _BUILD_SCRIPT = """
 import sys, torch
@@ -58,6 +69,63 @@ def can_load_modules() -> bool:
     return find_spec("tvm_ffi") is not None
 
 
+def can_build_modules() -> bool:
+    """Whether FlashInfer is installed, whose sources the kernels are compiled from."""
+    return find_spec("flashinfer") is not None
+
+
+def build_module(
+    dtype: torch.dtype,
+    head_dim: int,
+    *,
+    jobs: int | None = None,
+    still_building: Callable[[float], None] | None = None,
+) -> Path:
+    """Compiles a kernel in a process of its own, waits for it, and says where it is.
+
+    Args:
+        dtype: bfloat16 or float16.
+        head_dim: size of a head.
+        jobs: most compilers at once where `MAX_JOBS` does not say; None leaves it to FlashInfer.
+        still_building: called with the seconds so far, every `PROGRESS_SECONDS`.
+
+    Raises:
+        KernelBuildError: the compiler is missing or failed; with the last line that it wrote.
+    """
+    name = fa3_module_name(dtype, head_dim)
+    environment = dict(os.environ)
+    if jobs is not None:
+        environment.setdefault("MAX_JOBS", str(jobs))
+    command = [
+        sys.executable,
+        "-c",
+        _BUILD_SCRIPT,
+        str(dtype).removeprefix("torch."),
+        str(head_dim),
+    ]
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        while True:
+            try:
+                _, errors = process.communicate(timeout=PROGRESS_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                if still_building is not None:
+                    still_building(time.monotonic() - started)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    path = find_module(name)
+    if process.returncode != 0 or path is None:
+        reason = (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
+        raise KernelBuildError(f"flashinfer: building {name} failed: {reason}")
+    return path
+
+
 def build_in_background(
     dtype: torch.dtype, head_dim: int, when_built: Callable[[Path], None]
 ) -> bool:
@@ -66,24 +134,15 @@ def build_in_background(
     Returns:
         False where FlashInfer is not installed, so that there is nothing to build from.
     """
-    if find_spec("flashinfer") is None:
+    if not can_build_modules():
         return False
-    name = fa3_module_name(dtype, head_dim)
 
     def build() -> None:
-        dtype_name = str(dtype).removeprefix("torch.")
-        finished = subprocess.run(
-            [sys.executable, "-c", _BUILD_SCRIPT, dtype_name, str(head_dim)],
-            capture_output=True,
-            text=True,
-            check=False,
+        try:
             # The server's own compilations must not starve its threads.
-            env={**os.environ, "MAX_JOBS": os.environ.get("MAX_JOBS", "4")},
-        )
-        path = find_module(name)
-        if finished.returncode != 0 or path is None:
-            reason = (finished.stderr.strip().splitlines() or ["no output"])[-1]
-            logger.warning("flashinfer: building %s failed: %s", name, reason)
+            path = build_module(dtype, head_dim, jobs=_BACKGROUND_JOBS)
+        except (KernelBuildError, OSError) as error:
+            logger.warning("%s", error)
             return
         when_built(path)
 
@@ -97,7 +156,27 @@ def _module_directories() -> list[Path]:
         spec = find_spec(package)
         if spec is not None and spec.submodule_search_locations:
             directories.append(Path(next(iter(spec.submodule_search_locations))) / below)
+    directories += _provider_directories()
     base = Path(os.environ.get("FLASHINFER_WORKSPACE_BASE", Path.home()))
     # .cache/flashinfer/VERSION/ARCHITECTURE/cached_ops, newest version first.
-    directories += sorted(base.glob(".cache/flashinfer/*/*/cached_ops"), reverse=True)
-    return directories
+    caches = base.glob(".cache/flashinfer/*/*/cached_ops")
+    return directories + sorted(caches, key=_version_of_cache, reverse=True)
+
+
+def _provider_directories() -> Iterator[Path]:
+    """Of the packages to which flashinfer-jit-cache has split: one for a set of architectures."""
+    for entry_point in entry_points(group=_PROVIDERS):
+        try:
+            manifest = entry_point.load()()
+            directory = Path(manifest["jit_cache_dir"])
+            architectures = [str(name).lower() for name in manifest["cuda_architectures"]]
+        except Exception as error:  # code of another package
+            logger.warning("flashinfer: the kernels of %s cannot be used: %s", entry_point, error)
+            continue
+        # Spelled sm90a, compute_90a or 9.0a.
+        if any(name.replace(".", "").endswith(_ARCHITECTURE) for name in architectures):
+            yield directory
+
+
+def _version_of_cache(path: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", path.parts[-3])]

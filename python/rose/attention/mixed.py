@@ -12,7 +12,7 @@ class MixedAttention(AttentionBackend):
     """Runs the layers that see everything; `local` runs those with a window."""
 
     def __init__(self, full: AttentionBackend, local: AttentionBackend) -> None:
-        super().__init__(full.shape, full.dtype, full.device)
+        super().__init__(full.shape, full.dtype, full.device, deterministic=full.deterministic)
         self._full = full
         self._local = local
         self.capturable = full.capturable and local.capturable

@@ -45,8 +45,15 @@ class SdpaAttention(AttentionBackend):
     keys, so that long sequences cost what their windows do.
     """
 
-    def __init__(self, shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> None:
-        super().__init__(shape, dtype, device)
+    def __init__(
+        self,
+        shape: AttentionShape,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        deterministic: bool = False,
+    ) -> None:
+        super().__init__(shape, dtype, device, deterministic=deterministic)
         self._runs: list[_Run] = []
         self._grouped_queries = shape.num_heads != shape.num_kv_heads
 
@@ -69,6 +76,9 @@ class SdpaAttention(AttentionBackend):
             return
         lengths = np.diff(batch.cu_seqlens_cpu)
         changes = np.flatnonzero(np.diff(lengths)) + 1
+        if self.deterministic:
+            # A call of several sequences may run another kernel than that of one.
+            changes = np.arange(1, len(lengths))
         firsts = np.concatenate(([0], changes)).tolist()
         lasts = np.concatenate((changes, [len(lengths)])).tolist()
         starts = batch.cu_seqlens_cpu[firsts].tolist()

@@ -157,17 +157,20 @@ def check_control_tokens(templates: Templates, tokenizer_json: bytes) -> None:
 
     Raises:
         ConfigError: names the token.
-        ModelLoadError: `tokenizer_json` is malformed.
+        ModelLoadError: there is a control token to look for, and `tokenizer_json` is malformed.
     """
+    texts = (templates.pair, templates.query, templates.document)
+    tokens = [token for text in texts for token in _CONTROL_TOKEN.findall(text)]
+    if not tokens:
+        return  # parsing the vocabulary would take a large part of the load
     added = JsonObject.parse("tokenizer.json", tokenizer_json).array("added_tokens", [])
     known = {entry.get("content") for entry in added if isinstance(entry, dict)}
-    for text in (templates.pair, templates.query, templates.document):
-        for token in _CONTROL_TOKEN.findall(text):
-            if token not in known:
-                raise ConfigError(
-                    f"the template has {token}, which is no token of this model: it is another "
-                    "family's. --template none is for none, --pair-template for one of your own"
-                )
+    for token in tokens:
+        if token not in known:
+            raise ConfigError(
+                f"the template has {token}, which is no token of this model: it is another "
+                "family's. --template none is for none, --pair-template for one of your own"
+            )
 
 
 def built_in_answers(template: str, name: str) -> tuple[str, str] | None:

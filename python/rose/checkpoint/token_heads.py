@@ -16,8 +16,10 @@ TOKEN_WEIGHTS_FILE = "sparse_linear.pt"
 _SPECIAL_NAMES = ("cls_token", "eos_token", "sep_token", "pad_token", "unk_token", "bos_token")
 
 
-def read_token_head(directory: Path, name: str, hidden_size: int) -> Linear | None:
-    """The linear layer in a file; None where there is no such file.
+def read_token_head(
+    directory: Path, name: str, hidden_size: int, device: torch.device
+) -> Linear | None:
+    """The linear layer in a file, float32 on the device; None where there is no such file.
 
     These files are pickles. torch's reader for weights alone runs no code of theirs.
 
@@ -37,7 +39,8 @@ def read_token_head(directory: Path, name: str, hidden_size: int) -> Linear | No
         raise ModelLoadError(f"{name}: a weight of [outputs, {hidden_size}] is expected")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ModelLoadError(f"{name}: a bias of [{weight.shape[0]}] is expected")
-    return Linear(weight.float(), None if bias is None else bias.float())
+    weight = weight.float().to(device)
+    return Linear(weight, None if bias is None else bias.float().to(device))
 
 
 def token_head_files(directory: Path) -> list[Path]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from rose.cli import check, demo, embed, gateway, info, score, serve
+from rose.cli import check, demo, embed, gateway, info, score, serve, warm
 from rose.cli.failure import EXIT_REFUSED, EXIT_USAGE, fail
 from rose.cli.terminal import prepare_streams
 from rose.errors import EngineFailedError, RoseError
@@ -29,6 +29,7 @@ app.command("gateway")(gateway.gateway)
 app.command("score")(score.score)
 app.command("embed")(embed.embed)
 app.command("info")(info.info)
+app.command("warm")(warm.warm)
 app.command("check")(check.check)
 app.command("demo")(demo.demo)
 

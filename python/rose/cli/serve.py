@@ -5,8 +5,21 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Annotated
 
-import typer
-
+from rose.cli.engine_option import (
+    Attention,
+    Deterministic,
+    Device,
+    DType,
+    GraphMaxTokens,
+    MaxBatchSequences,
+    MaxBatchTokens,
+    MaxLength,
+    Model,
+    Output,
+    Pooling,
+    Revision,
+    Task,
+)
 from rose.cli.failure import UsageError
 from rose.cli.option import given_keys, option_names, options_of, with_option_name
 from rose.config import EngineConfig, ServeConfig
@@ -31,14 +44,7 @@ _HTTP = HttpConfig()
 
 
 def serve(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A model directory, a model hub id, or `demo`.",
-            envvar="ROSE_SERVE_MODEL",
-            metavar="MODEL",
-        ),
-    ],
+    model: Model,
     grpc_address: Annotated[
         str, _option("Where to listen; port 0 takes any.", "GRPC_ADDRESS", metavar="HOST:PORT")
     ] = _SERVE.grpc_address,
@@ -91,32 +97,11 @@ def serve(
             "Refuse requests that name another model.", "STRICT_MODEL_NAME", "--strict-model-name"
         ),
     ] = _SERVE.strict_model_name,
-    revision: Annotated[
-        str | None, _option("Branch, tag or commit on the model hub.", "REVISION")
-    ] = None,
-    device: Annotated[
-        str, _option("auto, cpu, cuda or cuda:N.", "DEVICE", metavar="DEVICE")
-    ] = _ENGINE.device,
-    dtype: Annotated[
-        str,
-        _option(
-            "auto, float32, bfloat16 or float16; auto is float32 on CPU, bfloat16 on CUDA.",
-            "DTYPE",
-            metavar="DTYPE",
-        ),
-    ] = _ENGINE.dtype,
-    attention: Annotated[
-        str,
-        _option("auto, sdpa, flash_attn, flashinfer or flash_attn_4.", "ATTENTION", metavar="NAME"),
-    ] = _ENGINE.attention,
-    task: Annotated[
-        str,
-        _option(
-            "auto, embed or score; score serves a language model as a yes-or-no reranker.",
-            "TASK",
-            metavar="TASK",
-        ),
-    ] = _ENGINE.task,
+    revision: Revision = None,
+    device: Device = _ENGINE.device,
+    dtype: DType = _ENGINE.dtype,
+    attention: Attention = _ENGINE.attention,
+    task: Task = _ENGINE.task,
     template: Annotated[
         str,
         _option("A built-in set of templates, auto or none.", "TEMPLATE", metavar="NAME"),
@@ -152,10 +137,7 @@ def serve(
             metavar="TEXT",
         ),
     ] = None,
-    pooling: Annotated[
-        str | None,
-        _option("Replaces the pooling of the model directory.", "POOLING", metavar="MODE"),
-    ] = None,
+    pooling: Pooling = None,
     normalize: Annotated[
         bool | None,
         _option(
@@ -164,31 +146,13 @@ def serve(
             "--normalize/--no-normalize",
         ),
     ] = None,
-    max_length: Annotated[
-        int | None,
-        _option(
-            "Longest sequence in tokens; at most what the model can.",
-            "MAX_LENGTH",
-            metavar="TOKENS",
-        ),
-    ] = None,
+    max_length: MaxLength = None,
     num_threads: Annotated[
         int | None, _option("Threads of a CPU step; torch's choice if not given.", "NUM_THREADS")
     ] = None,
-    max_batch_tokens: Annotated[
-        int, _option("Most tokens of one step.", "MAX_BATCH_TOKENS")
-    ] = _ENGINE.max_batch_tokens,
-    max_batch_sequences: Annotated[
-        int, _option("Most sequences of one step.", "MAX_BATCH_SEQUENCES")
-    ] = _ENGINE.max_batch_sequences,
-    output: Annotated[
-        list[str] | None,
-        _option(
-            "A form of vectors: dense, sparse or tokens; repeatable, the first is the default.",
-            "OUTPUT",
-            metavar="KIND",
-        ),
-    ] = None,
+    max_batch_tokens: MaxBatchTokens = _ENGINE.max_batch_tokens,
+    max_batch_sequences: MaxBatchSequences = _ENGINE.max_batch_sequences,
+    output: Output = None,
     self_check: Annotated[
         str,
         _option(
@@ -197,20 +161,8 @@ def serve(
             metavar="MODE",
         ),
     ] = _ENGINE.self_check,
-    deterministic: Annotated[
-        bool,
-        _option(
-            "Same bits whatever else is computed beside it; costs throughput.",
-            "DETERMINISTIC",
-            "--deterministic",
-        ),
-    ] = _ENGINE.deterministic,
-    graph_max_tokens: Annotated[
-        int,
-        _option(
-            "Steps of up to this many tokens become CUDA graphs; 0 for none.", "GRAPH_MAX_TOKENS"
-        ),
-    ] = _ENGINE.graph_max_tokens,
+    deterministic: Deterministic = _ENGINE.deterministic,
+    graph_max_tokens: GraphMaxTokens = _ENGINE.graph_max_tokens,
     max_graphs: Annotated[
         int, _option("CUDA graphs kept; other step shapes run eagerly.", "MAX_GRAPHS")
     ] = _ENGINE.max_graphs,

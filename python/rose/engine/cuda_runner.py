@@ -13,11 +13,14 @@ from rose.attention import make_attention
 from rose.config import BatchLayout, EngineConfig, ModelInfo
 from rose.engine.input_slot import InputSlot
 from rose.engine.output_ring import DeviceEvent, OutputRing, OutputSlot, PendingTensor
+from rose.engine.own_stream import OwnStream
 from rose.errors import BatchError, DeviceError
 from rose.forward_batch import ForwardBatch
 from rose.graphs.config import GraphConfig, sequence_tiers, token_buckets
 from rose.graphs.cuda_graph import GraphCapture
 from rose.graphs.graph_runner import GraphKey, GraphRunner
+from rose.kernels.invariance import batch_invariant
+from rose.kernels.linear import row_limits
 from rose.models.base import Model
 
 logger = logging.getLogger(__name__)
@@ -30,6 +33,15 @@ _PREDICTION_GAIN = 0.25
 _EAGER_TIME_STEP = 512
 # A batch of this many tokens takes the paths of large batches.
 _MANY_TOKENS = 1024
+# A shape whose time is known is timed again at every so manieth step: an event costs the host 10 µs.
+_TIMED_EVERY = 4
+# Values of an output, 16 MiB, up to which every graph keeps one of its own. Wider ones (rows of tokens,
+# rows as wide as a vocabulary) would add up to more than the models themselves.
+_LARGEST_OWN_OUTPUT = 1 << 22
+# Values of an output slot when it is made, 64 MiB of page-locked memory; larger ones on demand.
+_LARGEST_FIRST_SLOT = 1 << 24
+# Longest sequences between which `auto` chooses attention.
+_LENGTHS = (32, 64, 128, 256, 512)
 
 
 class CudaRunner:
@@ -50,8 +62,13 @@ class CudaRunner:
         self.device = torch.device(info.device)
         dtype = getattr(torch, info.dtype)
         backbone = model.backbone
+        self.deterministic = config.deterministic
         self.attention = make_attention(
-            config.attention, backbone.attention_shape, dtype, self.device
+            config.attention,
+            backbone.attention_shape,
+            dtype,
+            self.device,
+            deterministic=config.deterministic,
         )
         graph_config = graph_config or GraphConfig(
             max_tokens=config.graph_max_tokens, max_graphs=config.max_graphs
@@ -65,15 +82,30 @@ class CudaRunner:
             sequence_tiers=tiers,
             token_types=backbone.token_types,
             position_offset=backbone.position_offset,
+            token_rows=getattr(model, "token_rows", False),
         )
-        self.stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        # float32 means float32: some containers switch TF32 on through the environment.
+        torch.set_float32_matmul_precision("highest")
+        self._own_stream = OwnStream(self.device)
+        self.stream = self._own_stream.stream
+        # Weights were prepared on the default stream, which ours does not wait for.
+        torch.cuda.synchronize(self.device)
         self._width = model.output_width
+        self._max_sequences = config.max_batch_sequences
+        self._max_tokens = max(config.max_batch_tokens, info.max_sequence_tokens)
         self._staging = torch.zeros(0, dtype=torch.int32, device=self.device)
+        self._staging_heads: dict[int, torch.Tensor] = {}
+        self._inputs: tuple[torch.Tensor, int, int, int, int, int] | None = None
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
+        self._steps = 0
         self._predicted_ms: dict[GraphKey, float] = {}
-        most_values = (config.max_batch_sequences + 1) * self._width
-        slots = [self._make_output_slot(most_values) for _ in range(_OUTPUT_SLOTS)]
+        most_rows = self._max_sequences + 1
+        if self.layout.token_rows:
+            most_rows = self._max_tokens
+        first_values = min(most_rows * self._width, _LARGEST_FIRST_SLOT)
+        slots = [self._make_output_slot(first_values) for _ in range(_OUTPUT_SLOTS)]
         self._ring = OutputRing(slots, self._make_output_slot)
+        self._shared_output = self._make_shared_output()
         with torch.cuda.device(self.device):
             self.capture = GraphCapture(self.device)
             self.graphs: GraphRunner[torch.Tensor] = GraphRunner(self.capture, graph_config)
@@ -81,12 +113,18 @@ class CudaRunner:
 
     def make_slot(self, capacity: int) -> InputSlot:
         """A page-locked input buffer of `capacity` int32 values."""
+        self._reserve(capacity)
+        return InputSlot(capacity, pinned=True)
+
+    def _reserve(self, capacity: int) -> None:
         if self._staging.shape[0] < capacity:
             if len(self.graphs):
                 raise BatchError("input slots cannot grow once graphs hold their addresses")
-            self._staging = torch.zeros(capacity, dtype=torch.int32, device=self.device)
+            # On the stream of the steps, which so neither overtake the zeros nor outlive the old one.
+            with torch.cuda.stream(self.stream):
+                self._staging = torch.zeros(capacity, dtype=torch.int32, device=self.device)
+            self._staging_heads.clear()
             self._batches.clear()
-        return InputSlot(capacity, pinned=True)
 
     def step_slot(
         self,
@@ -104,23 +142,47 @@ class CudaRunner:
             RuntimeError: this step failed, such as out of memory.
         """
         length = self.layout.buffer_len(padded_tokens, padded_sequences)
-        with torch.cuda.stream(self.stream), torch.inference_mode():
-            output = self._ring.acquire(num_sequences * self._width)
+        num_rows = num_tokens if self.layout.token_rows else num_sequences
+        with self._own_stream:
+            output = self._ring.acquire(num_rows * self._width)
             output.timed_as = None
             try:
-                output.start.record()
-                self._staging[:length].copy_(slot.buffer[:length], non_blocking=True)
-                batch = self._batch(padded_tokens, padded_sequences, slot.buffer)
-                batch.num_tokens = num_tokens
-                batch.num_sequences = num_sequences
-                batch.max_seqlen = max_seqlen
-                pending = self._finish(batch, output)
+                key = self._key(padded_tokens, padded_sequences, max_seqlen)
+                time_key = self._time_key(key)
+                self._steps += 1
+                timed = time_key not in self._predicted_ms or self._steps % _TIMED_EVERY == 0
+                if timed:
+                    output.start.record(self.stream)
+                self._copy_in(slot, length, kept=padded_tokens <= self._ceiling)
+                self._inputs = (
+                    slot.buffer,
+                    num_tokens,
+                    num_sequences,
+                    max_seqlen,
+                    padded_tokens,
+                    padded_sequences,
+                )
+                rows, kind = self.graphs.run(key, self._forward)
+                flat = output.buffer[: num_rows * self._width].view(num_rows, self._width)
+                flat.copy_(
+                    rows if rows.shape[0] == num_rows else rows[:num_rows], non_blocking=True
+                )
+                output.end.record(self.stream)
             except BaseException as error:
                 self._ring.release(output)
                 if isinstance(error, torch.AcceleratorError):
                     raise DeviceError(str(error)) from error
                 raise
-        # While the device computes: what the slot of the next step has measured.
+        # From here on the device computes. Eager steps of a shape that graphs are made of also pay
+        # for what happens once: they say nothing about replays.
+        if timed and (kind == "replayed" or key.tokens > self._ceiling):
+            output.timed_as = time_key
+        counters = self.graphs.counters
+        counters.tokens += num_tokens
+        counters.padding_tokens += padded_tokens - num_tokens
+        predicted_ms = self._predicted_ms.get(time_key)
+        predicted_seconds = None if predicted_ms is None else predicted_ms * 1e-3
+        pending = PendingTensor(self._ring, output, num_rows, self._width, predicted_seconds)
         self._note_time(self._ring.peek())
         return pending
 
@@ -146,12 +208,19 @@ class CudaRunner:
     def compile_kernels(self) -> None:
         """Runs each kernel variant that traffic can reach once, so that no step waits for a compiler."""
         started = time.perf_counter()
+        # Sizes choose the kernels of linear layers, lengths those of attention.
+        limits = row_limits()
+        shapes = [(tokens, 1, tokens) for tokens in (1, *limits, limits[-1] + 1)]
+        shapes += [(_MANY_TOKENS, _MANY_TOKENS // longest, longest) for longest in _LENGTHS]
+        # Slots size the kernel that schedules attention.
         tiers = self.layout.sequence_tiers
-        # Short and long sequences get different attention; slots size the schedule's kernel.
-        self._run_synthetic(1, 1, 1)
-        self._run_synthetic(_MANY_TOKENS, 1, _MANY_TOKENS)
-        for sequences in tiers:
-            self._run_synthetic(max(_MANY_TOKENS, 2 * sequences), sequences - 1, _MANY_TOKENS)
+        if not tiers and self.attention.capturable:
+            tiers = _powers_of_two(self._max_sequences)
+        shapes += [(max(_MANY_TOKENS, 2 * slots), slots - 1, _MANY_TOKENS) for slots in tiers]
+        # At once: the first graph makes the addresses final.
+        self._reserve(max(self._synthetic_len(*shape[:2]) for shape in shapes))
+        for shape in shapes:
+            self._run_synthetic(*shape)
         logger.info("kernels are ready after %.1f s", time.perf_counter() - started)
 
     def warm_up(self, shapes: Iterable[tuple[int, int, int]]) -> None:
@@ -168,54 +237,65 @@ class CudaRunner:
         )
 
     def _run_synthetic(self, tokens: int, sequences: int, longest: int) -> None:
-        # No position beyond the model's table.
-        sequences = max(sequences, -(-tokens // self.model.backbone.max_positions))
+        tokens, sequences = self._legal_counts(tokens, sequences)
         padded_tokens, padded_sequences = self.layout.padded_shape(tokens, sequences)
         slot = self.make_slot(self.layout.buffer_len(padded_tokens, padded_sequences))
         fill_with_equal_lengths(slot.buffer.numpy(), self.layout, tokens, sequences)
         self.step_slot(slot, tokens, sequences, longest, padded_tokens, padded_sequences).wait()
 
-    def _finish(self, batch: ForwardBatch, output: OutputSlot) -> PendingTensor:
-        key = self._key(batch)
+    def _synthetic_len(self, tokens: int, sequences: int) -> int:
+        shape = self.layout.padded_shape(*self._legal_counts(tokens, sequences))
+        return self.layout.buffer_len(*shape)
 
-        def forward() -> torch.Tensor:
+    def _legal_counts(self, tokens: int, sequences: int) -> tuple[int, int]:
+        """No more tokens than a step may have, and none beyond the model's table of positions."""
+        tokens = min(tokens, self._max_tokens)
+        sequences = min(sequences, tokens)
+        return tokens, max(sequences, -(-tokens // self.model.backbone.max_positions))
+
+    def _forward(self) -> torch.Tensor:
+        """Launches the model on the inputs of the step."""
+        assert self._inputs is not None, "set by the step"
+        host, num_tokens, num_sequences, max_seqlen, padded_tokens, padded_sequences = self._inputs
+        with torch.inference_mode(), batch_invariant(self.deterministic):
+            batch = self._batch(padded_tokens, padded_sequences, host)
+            batch.num_tokens = num_tokens
+            batch.num_sequences = num_sequences
+            batch.max_seqlen = max_seqlen
             self.attention.plan(batch)
-            return self.model(batch, self.attention)
-
-        rows, kind = self.graphs.run(key, forward)
-        num_rows = batch.num_sequences
-        flat = output.buffer[: num_rows * self._width].view(num_rows, self._width)
-        flat.copy_(rows if rows.shape[0] == num_rows else rows[:num_rows], non_blocking=True)
-        output.end.record()
-        if key.tokens > self._ceiling:
-            # Exact sizes would never come again.
-            key = GraphKey(-(-key.tokens // _EAGER_TIME_STEP) * _EAGER_TIME_STEP, 0, "", 0)
-            output.timed_as = key
-        else:
-            # Eager steps also pay for what happens once: they say nothing about replays.
-            output.timed_as = key if kind == "replayed" else None
-        counters = self.graphs.counters
-        counters.tokens += batch.num_tokens
-        counters.padding_tokens += batch.padded_tokens - batch.num_tokens
-        predicted_ms = self._predicted_ms.get(key)
-        return PendingTensor(
-            self._ring,
-            output,
-            num_rows,
-            self._width,
-            None if predicted_ms is None else predicted_ms * 1e-3,
-        )
+            rows = self.model(batch, self.attention)
+            shared = self._shared_output
+            if shared is None or rows.shape[0] > shared.shape[0]:
+                return rows
+            # A graph's output stays allocated; this way its memory serves the next capture again.
+            return shared[: rows.shape[0]].copy_(rows)
 
     @property
     def _ceiling(self) -> int:
         return self.graphs.config.max_tokens
 
-    def _key(self, batch: ForwardBatch) -> GraphKey:
-        tokens, sequences = batch.padded_tokens, batch.padded_sequences
+    def _key(self, padded_tokens: int, padded_sequences: int, max_seqlen: int) -> GraphKey:
         if not self.attention.capturable:
-            return GraphKey(tokens, sequences, "", 0)
-        variant, longest = self.attention.graph_variant(tokens, sequences, batch.max_seqlen)
-        return GraphKey(tokens, sequences, variant, longest)
+            return GraphKey(padded_tokens, padded_sequences, "", 0)
+        variant = self.attention.graph_variant(padded_tokens, padded_sequences, max_seqlen)
+        return GraphKey(padded_tokens, padded_sequences, *variant)
+
+    def _time_key(self, key: GraphKey) -> GraphKey:
+        """What a predicted time is known by."""
+        if key.tokens <= self._ceiling:
+            return key
+        # Exact sizes would never come again.
+        return GraphKey(-(-key.tokens // _EAGER_TIME_STEP) * _EAGER_TIME_STEP, 0, "", 0)
+
+    def _copy_in(self, slot: InputSlot, length: int, *, kept: bool) -> None:
+        """Enqueues the copy of the first values; views of lengths that come again are `kept`."""
+        if not kept:
+            self._staging[:length].copy_(slot.buffer[:length], non_blocking=True)
+            return
+        view = self._staging_heads.get(length)
+        if view is None:
+            view = self._staging_heads[length] = self._staging[:length]
+        view.copy_(slot.head(length), non_blocking=True)
 
     def _batch(self, padded_tokens: int, padded_sequences: int, host: torch.Tensor) -> ForwardBatch:
         """Views of the staging buffer; the same ones each time for a shape that is captured."""
@@ -237,6 +317,16 @@ class CudaRunner:
                 self._batches[shape] = batch
         batch.cu_seqlens_cpu = cu_seqlens_cpu
         return batch
+
+    def _make_shared_output(self) -> torch.Tensor | None:
+        """Where graphs leave their rows, if those are too many for each to keep its own."""
+        if not self.layout.token_buckets:
+            return None
+        most_tokens = self.layout.token_buckets[-1]
+        rows = most_tokens if self.layout.token_rows else self._max_sequences + 1
+        if rows * self._width <= _LARGEST_OWN_OUTPUT:
+            return None
+        return torch.empty((rows, self._width), dtype=torch.float32, device=self.device)
 
     def _make_output_slot(self, num_values: int) -> OutputSlot:
         return OutputSlot(
@@ -267,6 +357,11 @@ def _timing_event() -> DeviceEvent:
     return event
 
 
+def _powers_of_two(most: int) -> tuple[int, ...]:
+    """2, 4, … and the first that is not below `most`."""
+    return tuple(1 << power for power in range(1, max(most - 1, 1).bit_length() + 1))
+
+
 def fill_with_equal_lengths(
     buffer: np.ndarray[tuple[int], np.dtype[np.int32]],
     layout: BatchLayout,
@@ -282,4 +377,8 @@ def fill_with_equal_lengths(
     rest[:] = 0
     rows = np.arange(padded_tokens)
     first_rows = cu_seqlens[np.searchsorted(cu_seqlens, rows, side="right") - 1]
-    rest[padded_tokens : 2 * padded_tokens] = rows - first_rows + layout.position_offset
+    positions = rest[padded_tokens : 2 * padded_tokens]
+    positions[:] = rows - first_rows
+    # The sequence of padding rows may be longer than the model's table.
+    positions[num_tokens:] = 0
+    positions += layout.position_offset

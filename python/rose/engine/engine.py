@@ -16,6 +16,7 @@ from rose.config import BatchLayout, EngineConfig, ModelInfo
 from rose.engine.cpu_runner import CpuRunner
 from rose.engine.input_slot import InputSlot, slot_capacity
 from rose.engine.load import load_model
+from rose.engine.load_phases import LoadPhases
 from rose.forward_batch import ForwardBatch
 from rose.graphs.graph_runner import GraphCounters
 from rose.lazy_tensor import LazyTensor
@@ -64,11 +65,21 @@ class Engine:
     passes the batch's sizes. The slot may be filled again once the `LazyTensor` is ready.
     """
 
-    def __init__(self, model: Model, info: ModelInfo, config: EngineConfig) -> None:
+    def __init__(
+        self,
+        model: Model,
+        info: ModelInfo,
+        config: EngineConfig,
+        phases: LoadPhases | None = None,
+    ) -> None:
         self.model = model
         self.config = config
         self.directory: Path | None = None
-        self.runner = _make_runner(model, info, config)
+        self.load_phases = phases or LoadPhases()
+        """Where the time went until the engine was ready."""
+        measure = self.load_phases.measure
+        with measure("runner"):
+            self.runner = _make_runner(model, info, config)
         self.info = replace(info, layout=self.runner.layout)
         capacity = slot_capacity(
             self.runner.layout,
@@ -76,11 +87,15 @@ class Engine:
             config.max_batch_sequences,
             info.max_sequence_tokens,
         )
-        self.input_slots = [self.runner.make_slot(capacity) for _ in range(config.num_input_slots)]
+        with measure("runner"):
+            slots = range(config.num_input_slots)
+            self.input_slots = [self.runner.make_slot(capacity) for _ in slots]
         self.step_slot = self.runner.step_slot
         self.graph_counters = self.runner.graph_counters
-        self.runner.compile_kernels()
-        self.runner.warm_up((tokens, 1, tokens) for tokens in config.warmup_tokens)
+        with measure("kernels"):
+            self.runner.compile_kernels()
+        with measure("warm-up"):
+            self.runner.warm_up((tokens, 1, tokens) for tokens in config.warmup_tokens)
 
     @classmethod
     def load(cls, model: str | Path, config: EngineConfig | None = None) -> Engine:
@@ -94,16 +109,18 @@ class Engine:
         started = time.perf_counter()
         if config.num_threads is not None:
             torch.set_num_threads(config.num_threads)
-        loaded, info, directory = load_model(model, config)
-        engine = cls(loaded, info, config)
+        phases = LoadPhases()
+        loaded, info, directory = load_model(model, config, phases)
+        engine = cls(loaded, info, config, phases)
         engine.directory = directory
         logger.info(
-            "loaded %s (%s, %s on %s) in %.2f s",
+            "loaded %s (%s, %s on %s) in %.2f s: %s",
             info.name,
             info.architecture,
             info.dtype,
             info.device,
             time.perf_counter() - started,
+            phases,
         )
         return engine
 

@@ -14,7 +14,7 @@ class InputSlot:
     once the `LazyTensor` of that step is ready.
     """
 
-    __slots__ = ("buffer", "capacity", "data_ptr")
+    __slots__ = ("_heads", "buffer", "capacity", "data_ptr")
 
     def __init__(self, capacity: int, *, pinned: bool = False) -> None:
         self.buffer = torch.zeros(capacity, dtype=torch.int32, pin_memory=pinned)
@@ -22,6 +22,14 @@ class InputSlot:
         """Address of the first value."""
         self.capacity = capacity
         """Length in int32 values."""
+        self._heads: dict[int, torch.Tensor] = {}
+
+    def head(self, length: int) -> torch.Tensor:
+        """The first `length` values: the same view each time."""
+        view = self._heads.get(length)
+        if view is None:
+            view = self._heads[length] = self.buffer[:length]
+        return view
 
 
 def slot_capacity(

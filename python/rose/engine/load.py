@@ -29,6 +29,7 @@ from rose.config import (
     TaskChoice,
 )
 from rose.engine.load_outputs import is_splade, load_splade, with_outputs
+from rose.engine.load_phases import LoadPhases
 from rose.errors import ConfigError, ModelLoadError
 from rose.layers.linear import load_linear
 from rose.layers.norm import LayerNorm
@@ -57,39 +58,53 @@ _POSITIVE_LABELS = {"yes", "true", "positive", "relevant", "entailment", "1"}
 _PLAIN_HEAD = HeadConfig(pooling=("mean",))
 
 
-def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInfo, Path]:
+def load_model(
+    model: str | Path, config: EngineConfig, phases: LoadPhases | None = None
+) -> tuple[Model, ModelInfo, Path]:
     """Reads a model and says in which directory it is; its layout is that of an engine without padding.
+
+    Args:
+        model: directory, hub id or `demo`.
+        config: how to load it.
+        phases: gets the time of each phase.
 
     Raises:
         ModelLoadError: there is no such model or its files cannot be used.
         ConfigError: an option does not fit the model or the machine.
     """
-    directory, name = find_model(model, config.revision)
-    checkpoint = read_checkpoint(directory)
-    device = find_device(config.device)
+    phases = phases or LoadPhases()
+    with phases.measure("read"):
+        directory, name = find_model(model, config.revision)
+        checkpoint = read_checkpoint(directory)
+    with phases.measure("device"):
+        device = find_device(config.device)
+        if device.type == "cuda":
+            # The first call of all starts the device.
+            torch.cuda.synchronize(device)
     dtype = find_dtype(config.dtype, device)
-    weights = SafetensorsWeights(checkpoint.transformer, dtype, device)
     head: HeadConfig | None = None
     outputs = Outputs()
     loaded: Model
     answers = find_answer_tokens(checkpoint, name, config)
     labels: tuple[str, ...] = () if answers is None else ("yes",)
-    if answers is not None:
-        loaded, unused = _load_reranker(checkpoint, config, weights, answers)
-    elif is_splade(checkpoint, config):
-        head = HeadConfig(pooling=("max",))
-        loaded, outputs, unused = load_splade(checkpoint, config, weights)
-    elif _is_embedding(checkpoint, config.task):
-        head = _head(checkpoint, config)
-        embedding, unused = _load_embedding(checkpoint, head, weights)
-        loaded, outputs = with_outputs(embedding, checkpoint, config, weights)
-        outputs = replace(outputs, int8_of_tanh=head.int8_of_tanh)
-        if head.scores:
-            labels = tuple(f"LABEL_{index}" for index in range(loaded.output_width))
-    else:
-        loaded, unused = _load_classifier(checkpoint, config, weights)
-        labels = checkpoint.labels
-    weights.check_all_taken(unused)
+    with phases.measure("weights"):
+        weights = SafetensorsWeights(checkpoint.transformer, dtype, device)
+        if answers is not None:
+            loaded, unused = _load_reranker(checkpoint, config, weights, answers)
+        elif is_splade(checkpoint, config):
+            head = HeadConfig(pooling=("max",))
+            loaded, outputs, unused = load_splade(checkpoint, config, weights)
+        elif _is_embedding(checkpoint, config.task):
+            head = _head(checkpoint, config)
+            embedding, unused = _load_embedding(checkpoint, head, weights)
+            loaded, outputs = with_outputs(embedding, checkpoint, config, weights)
+            outputs = replace(outputs, int8_of_tanh=head.int8_of_tanh)
+            if head.scores:
+                labels = tuple(f"LABEL_{index}" for index in range(loaded.output_width))
+        else:
+            loaded, unused = _load_classifier(checkpoint, config, weights)
+            labels = checkpoint.labels
+        weights.check_all_taken(unused)
     backbone = loaded.backbone
     max_length = _max_sequence_tokens(checkpoint, config, backbone.max_positions)
     files = list(weights.files)
@@ -100,12 +115,32 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
     embeds = head is not None and not head.scores
     task: Task = "embed" if embeds else "score" if loaded.output_width == 1 else "classify"
     pooling = "+".join(head.pooling) if head else "cls" if answers is None else "last_token"
-    templates = find_templates(config, task, name, checkpoint.prompts, checkpoint.pair_templates)
-    tokenizer_json = _tokenizer_json(checkpoint, head)
-    check_control_tokens(templates, tokenizer_json)
+    with phases.measure("read"):
+        templates = find_templates(
+            config, task, name, checkpoint.prompts, checkpoint.pair_templates
+        )
+        tokenizer_json = _tokenizer_json(checkpoint, head)
+        check_control_tokens(templates, tokenizer_json)
     if answers is not None and not templates.pair:
         logger.warning(
             "no template of pairs: the language model gets a query and a document without a question"
+        )
+    with phases.measure("fingerprint"):
+        model_fingerprint = fingerprint(
+            files,
+            tokenizer_json,
+            checkpoint.architecture,
+            pooling,
+            head.normalize if head else None,
+            max_length,
+            checkpoint.prompts,
+            templates,
+            answers,
+            outputs,
+            checkpoint.splade.values if checkpoint.splade else None,
+            checkpoint.lower_case,
+            str(dtype),
+            rose.__version__,
         )
     info = ModelInfo(
         name=config.served_name or name,
@@ -129,23 +164,7 @@ def load_model(model: str | Path, config: EngineConfig) -> tuple[Model, ModelInf
         lower_case=checkpoint.lower_case,
         dtype=str(dtype).removeprefix("torch."),
         device=str(device),
-        fingerprint=fingerprint(
-            files,
-            tokenizer_json,
-            checkpoint.architecture,
-            pooling,
-            head.normalize if head else None,
-            max_length,
-            checkpoint.prompts,
-            templates,
-            answers,
-            outputs,
-            checkpoint.splade.values if checkpoint.splade else None,
-            checkpoint.lower_case,
-            checkpoint.truncation_side,
-            str(dtype),
-            rose.__version__,
-        ),
+        fingerprint=model_fingerprint,
         tokenizer_json=tokenizer_json,
         layout=BatchLayout(
             token_types=backbone.token_types,

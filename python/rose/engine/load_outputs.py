@@ -40,7 +40,7 @@ def load_splade(
 
     Raises:
         ModelLoadError: its files cannot be used.
-        ConfigError: an option asks for another form, or for a GPU.
+        ConfigError: an option asks for another form.
     """
     # What sentence-transformers does with a directory that names no pooling.
     options = checkpoint.splade or JsonObject("modules.json", {})
@@ -49,11 +49,14 @@ def load_splade(
     for option in ("pooling", "normalize"):
         if getattr(config, option) is not None:
             raise ConfigError(f"{option} is an option of dense vectors; this model's are sparse")
-    _needs_cpu(weights, "sparse")
     pooling = options.string("pooling_strategy", "max")
     activation = options.string("activation_function", "relu")
     if pooling not in ("max", "sum"):
         raise options.wrong("pooling_strategy", "max or sum", pooling)
+    if pooling == "sum" and config.deterministic and weights.device.type != "cpu":
+        raise ConfigError(
+            "deterministic is not possible on a GPU with a SpladePooling of pooling_strategy sum"
+        )
     if activation not in ("relu", "log1p_relu"):
         raise options.wrong("activation_function", "relu or log1p_relu", activation)
     backbone_class = find_backbone(checkpoint.architecture)
@@ -76,18 +79,17 @@ def with_outputs(
 
     Raises:
         ModelLoadError: a head's file cannot be used.
-        ConfigError: the model has no such form, or the forms need a CPU.
+        ConfigError: the model has no such form.
     """
     kinds = config.outputs or ("dense",)
     if kinds == ("dense",):
         return cast("Model", model), Outputs()
-    _needs_cpu(weights, ", ".join(kinds))
     directory, hidden = checkpoint.transformer, model.backbone.hidden_size
     token_layer = weight_layer = None
     if "tokens" in kinds:
-        token_layer = read_token_head(directory, TOKEN_VECTORS_FILE, hidden)
+        token_layer = read_token_head(directory, TOKEN_VECTORS_FILE, hidden, weights.device)
     if "sparse" in kinds:
-        weight_layer = read_token_head(directory, TOKEN_WEIGHTS_FILE, hidden)
+        weight_layer = read_token_head(directory, TOKEN_WEIGHTS_FILE, hidden, weights.device)
         if weight_layer is None or weight_layer.out_features != 1:
             raise ConfigError(
                 f"outputs: sparse needs a layer of one output in {TOKEN_WEIGHTS_FILE}, or a model "
@@ -120,8 +122,3 @@ def with_outputs(
         skip_token_ids=special_token_ids(directory, checkpoint.tokenizer_json),
     )
     return cast("Model", loaded), outputs
-
-
-def _needs_cpu(weights: SafetensorsWeights, kinds: str) -> None:
-    if weights.device.type != "cpu":
-        raise ConfigError(f"outputs: {kinds} runs on CPU only; device is {weights.device}")

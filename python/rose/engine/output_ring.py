@@ -18,8 +18,8 @@ class DeviceEvent(Protocol):
 
     cuda_event: int
 
-    def record(self) -> None:
-        """Marks this point of the current stream."""
+    def record(self, stream: Any) -> None:  # noqa: ANN401 - of its own kind
+        """Marks this point of a stream."""
 
     def query(self) -> bool:
         """Whether the point has been passed."""

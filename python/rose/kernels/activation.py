@@ -36,6 +36,7 @@ def gated_mul(gate_up: torch.Tensor, activation: GateActivation) -> torch.Tensor
             activation=activation,
             float32=gate_up.dtype == torch.float32,
             num_warps=4,
+            dependent_rows=tokens,
         )
         return out
     gate, up = gate_up.float().view(tokens, width, 2).unbind(2)
@@ -61,6 +62,7 @@ def bias_gelu_(x: torch.Tensor, bias: torch.Tensor, *, tanh: bool = False) -> to
             tanh=tanh,
             float32=x.dtype == torch.float32,
             num_warps=4,
+            dependent_rows=tokens,
         )
         return x
     return x.copy_(F.gelu(x.float() + bias.float(), approximate="tanh" if tanh else "none"))

@@ -59,6 +59,7 @@ def embedding_layer_norm(
             num_positions=num_positions,
             has_token_types=types is not None,
             num_warps=warps_for(block),
+            dependent_rows=tokens,
         )
         return out, bad_rows
     index = batch.positions if types is None else batch.positions + types * num_positions
@@ -98,6 +99,7 @@ def embedding_rms_norm(
             width=width,
             block=block,
             num_warps=warps_for(block),
+            dependent_rows=tokens,
         )
         return residual, out, bad_rows
     residual = F.embedding(batch.token_ids, words)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 
 INTERPRETED = False
 """Set by tests that run the kernels on CPU tensors in Triton's interpreter."""
+
+# With more rows a kernel takes much longer than its launch.
+DEPENDENT_ROWS = 2048
+DEPENDENT_ROWS_OF: dict[str, int] = {}
+_HOPPER = 9
 
 # Compiled kernels, with the values of their compile-time arguments in order.
 _compiled: dict[tuple[object, ...], tuple[Any, tuple[object, ...]]] = {}
@@ -23,6 +29,7 @@ def launch(
     grid: tuple[int, ...],
     *arguments: object,
     num_warps: int,
+    dependent_rows: int | None = None,
     **constants: object,
 ) -> None:
     """Launches a kernel on the current stream.
@@ -36,8 +43,20 @@ def launch(
         grid: number of programs, up to three dimensions.
         arguments: run-time arguments, in order.
         num_warps: warps of a program.
+        dependent_rows: token rows of the step, for kernels that have `dependent` as their last
+            compile-time parameter: with few of them the kernel starts before the one before it
+            has ended (see `triton_kernels/dependent_launch.py`). None for other kernels.
         constants: compile-time arguments, and Triton's options.
     """
+    if dependent_rows is not None:
+        dependent = (
+            dependent_rows <= DEPENDENT_ROWS_OF.get(kernel.__name__, DEPENDENT_ROWS)
+            and not INTERPRETED
+            and _can_depend()
+        )
+        constants["dependent"] = dependent
+        if dependent:
+            constants["launch_pdl"] = True
     if INTERPRETED:
         kernel[grid](*arguments, num_warps=num_warps, **constants)
         return
@@ -50,6 +69,12 @@ def launch(
         return
     compiled, values = found
     compiled[(*grid, 1, 1)[:3]](*arguments, *values)
+
+
+@cache
+def _can_depend() -> bool:
+    """Whether the device has programmatic dependent launch."""
+    return torch.cuda.get_device_capability()[0] >= _HOPPER
 
 
 def _specialization(argument: object) -> object:

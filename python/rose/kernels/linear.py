@@ -1,4 +1,4 @@
-"""Linear layers with the activation behind them."""
+"""Linear layers with what is behind them; which kernel computes them goes by their size."""
 
 from __future__ import annotations
 
@@ -11,9 +11,25 @@ import torch
 import torch.nn.functional as F
 
 from rose.kernels.activation import GateActivation, bias_gelu_, gated_mul
-from rose.kernels.launch import launch
+from rose.kernels.invariance import is_batch_invariant
+from rose.kernels.invariant_linear import InvariantActivation, invariant_linear
+from rose.kernels.launch import DEPENDENT_ROWS, launch
+from rose.kernels.small_linear import (
+    SmallActivation,
+    SmallTiling,
+    choose_small_tiling,
+    choose_split,
+    run_small_linear,
+    small_row_limits,
+)
 
 FusedActivation = Literal["gelu", "gelu_tanh", "silu_mul"]
+
+_GATED: Mapping[GateActivation, InvariantActivation] = {
+    "silu": "silu_mul",
+    "gelu": "gelu_mul",
+    "gelu_tanh": "gelu_tanh_mul",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +51,55 @@ class Tiling:
         return self.per_multiprocessor > 1
 
 
+def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """x weightᵀ + bias, [tokens, out_features]."""
+    if is_batch_invariant():
+        return invariant_linear(x, weight, bias)
+    small = _small_tiling(x, weight, "none")
+    if small is not None:
+        return run_small_linear(x, weight, bias, "none", small)
+    return F.linear(x, weight, bias)
+
+
+def linear_into(
+    residual: torch.Tensor, x: torch.Tensor, weight: torch.Tensor
+) -> torch.Tensor | None:
+    """x weightᵀ for a norm that adds it to `residual`, [tokens, out_features].
+
+    Returns:
+        None where the GEMM has added it by itself; else the product in parts, [parts, tokens,
+        out_features] float32, for the norm to add.
+    """
+    if not is_batch_invariant() and _has_fused_kernels(x):
+        split = choose_split(x.shape[0], weight.shape[0], weight.shape[1])
+        if split is not None:
+            return run_small_linear(x, weight, None, "none", split)
+    add_linear_(residual, x, weight)
+    return None
+
+
+def add_linear_(residual: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """residual + x weightᵀ in place: the GEMM reads the residual while it computes."""
+    if is_batch_invariant():
+        return invariant_linear(x, weight, residual=residual, out=residual)
+    return residual.addmm_(x, weight.t())
+
+
 def linear_gelu(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, tanh: bool = False
 ) -> torch.Tensor:
     """GELU(x weightᵀ + bias), [tokens, out_features]; `tanh` selects the approximation."""
+    activation: Literal["gelu", "gelu_tanh"] = "gelu_tanh" if tanh else "gelu"
+    if is_batch_invariant():
+        return invariant_linear(x, weight, bias, activation=activation)
+    small = _small_tiling(x, weight, activation)
+    if small is not None:
+        return run_small_linear(x, weight, bias, activation, small)
     tiling = choose_tiling(x, weight, "gelu")
     if tiling is None:
         return bias_gelu_(F.linear(x, weight), bias, tanh=tanh)
     out = torch.empty(x.shape[0], weight.shape[0], dtype=x.dtype, device=x.device)
-    run_fused_linear(x, weight, bias, out, "gelu_tanh" if tanh else "gelu", tiling)
+    run_fused_linear(x, weight, bias, out, activation, tiling)
     return out
 
 
@@ -57,8 +113,13 @@ def linear_gated(
 
     `bias` is None or [2 · width], interleaved too.
     """
+    if is_batch_invariant():
+        return invariant_linear(x, gate_up, bias, activation=_GATED[activation])
     tiling = None
     if activation == "silu" and bias is None:
+        small = _small_tiling(x, gate_up, "silu_mul")
+        if small is not None:
+            return run_small_linear(x, gate_up, None, "silu_mul", small)
         tiling = choose_tiling(x, gate_up, "silu_mul")
     if tiling is None:
         return gated_mul(F.linear(x, gate_up, bias), activation)
@@ -76,11 +137,24 @@ def choose_tiling(
     x: torch.Tensor, weight: torch.Tensor, activation: FusedActivation
 ) -> Tiling | None:
     """The fused kernel's tiling where it beats cuBLAS and a kernel of its own for the activation."""
-    if not x.is_cuda or x.dtype == torch.float32 or not _has_tma(x.device):
+    if not _has_fused_kernels(x):
         return None
     rows = x.shape[0]
     ranges = _TILINGS.get((activation, *weight.shape), ())
     return next((tiling for least, most, tiling in ranges if least <= rows <= most), None)
+
+
+def _small_tiling(
+    x: torch.Tensor, weight: torch.Tensor, activation: SmallActivation
+) -> SmallTiling | None:
+    if not _has_fused_kernels(x):
+        return None
+    width, depth = weight.shape
+    return choose_small_tiling(x.shape[0], width, depth, activation)
+
+
+def _has_fused_kernels(x: torch.Tensor) -> bool:
+    return x.is_cuda and x.dtype != torch.float32 and _has_tma(x.device)
 
 
 def run_fused_linear(
@@ -120,10 +194,10 @@ def run_fused_linear(
         activation=activation,
         num_warps=tiling.num_warps,
         num_stages=tiling.num_stages,
+        dependent_rows=tokens,
     )
 
 
-_SMALL = Tiling(64, 64, 128, 4, 4)
 _TALL = Tiling(128, 64, 128, 4, 4)
 _PAIR = Tiling(128, 128, 64, 8, 3, per_multiprocessor=2)
 _FLAT_PAIR = Tiling(64, 128, 64, 4, 4, per_multiprocessor=2)
@@ -135,7 +209,6 @@ _NO_LIMIT = 1 << 31
 # benches/results/gpu_linear.json; shapes that are not here have not been measured.
 _TILINGS: Mapping[tuple[str, int, int], tuple[tuple[int, int, Tiling], ...]] = {
     (activation, 4096, 1024): (
-        (1, 128, _SMALL),
         (129, 256, _TALL),
         (449, 512, _PAIR),
         (833, 1024, _PAIR),
@@ -145,14 +218,23 @@ _TILINGS: Mapping[tuple[str, int, int], tuple[tuple[int, int, Tiling], ...]] = {
     for activation in ("gelu", "gelu_tanh")
 } | {
     ("silu_mul", 6144, 1024): (
-        (1, 64, _SMALL),
-        (65, 128, _TALL),
         (129, 256, _PAIR),
         (449, 512, _TALL),
         (833, 3072, _FLAT_PAIR),
         (3073, _NO_LIMIT, _LARGE),
     )
 }
+
+
+def row_limits() -> list[int]:
+    """Row counts up to which the same kernels are chosen, ascending; of larger ones the last.
+
+    A model that has run with each of them, and with more rows, has compiled all that it may need.
+    """
+    limits = small_row_limits() | {DEPENDENT_ROWS}
+    for ranges in _TILINGS.values():
+        limits |= {least - 1 for least, _, _ in ranges} | {most for _, most, _ in ranges}
+    return sorted(limits - {0, _NO_LIMIT})
 
 
 @cache

@@ -7,7 +7,10 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 
+from rose.kernels.invariance import is_batch_invariant
 from rose.kernels.launch import launch, row_block, uses_triton, warps_for
+
+_FEW_ROWS = 256
 
 
 def add_layer_norm(
@@ -21,7 +24,8 @@ def add_layer_norm(
 ) -> torch.Tensor:
     """LayerNorm(x + linear_bias + residual), [tokens, width] of the residual's dtype.
 
-    `x` is None where the GEMM has added it to the residual already. `linear_bias` belongs to that
+    `x` is [tokens, width], or parts [parts, tokens, width] whose sum is meant, or None where the GEMM
+    has added it to the residual already. `linear_bias` belongs to that
     GEMM; adding it here costs nothing and leaves the GEMM free to split its sum. Without `bad_rows`
     a NaN stays where it is.
     """
@@ -42,15 +46,17 @@ def add_layer_norm(
             out,
             residual if bad_rows is None else bad_rows,
             eps,
+            residual.numel(),
             width=width,
             block=block,
-            has_x=x is not None,
+            num_parts=_num_parts(x),
             has_linear_bias=linear_bias is not None,
             contain=bad_rows is not None,
-            num_warps=warps_for(block),
+            num_warps=_num_warps(tokens, block),
+            dependent_rows=tokens,
         )
         return out
-    total = residual.float() if x is None else x.float() + residual.float()
+    total = _added(x, residual)
     if linear_bias is not None:
         total = total + linear_bias.float()
     normed = F.layer_norm(total, (width,), weight.float(), bias.float(), eps)
@@ -68,7 +74,7 @@ def add_rms_norm(
 ) -> torch.Tensor:
     """Adds `x` to `residual` in place and returns RMSNorm(residual), both [tokens, width].
 
-    `x` is None where the GEMM has added it already. Without `bad_rows` a NaN stays where it is.
+    `x` is as in `add_layer_norm`. Without `bad_rows` a NaN stays where it is.
     """
     tokens, width = residual.shape
     out = torch.empty_like(residual)
@@ -85,14 +91,16 @@ def add_rms_norm(
             out,
             residual if bad_rows is None else bad_rows,
             eps,
+            residual.numel(),
             width=width,
             block=block,
-            has_x=x is not None,
+            num_parts=_num_parts(x),
             contain=bad_rows is not None,
-            num_warps=warps_for(block),
+            num_warps=_num_warps(tokens, block),
+            dependent_rows=tokens,
         )
         return out
-    total = residual.float() if x is None else x.float() + residual.float()
+    total = _added(x, residual)
     if bad_rows is not None:
         total = torch.where(_note_bad_rows(total, bad_rows), total, 0.0)
     residual.copy_(total)
@@ -130,7 +138,8 @@ def add_normed_rms_norm(
             width=width,
             block=block,
             contain=bad_rows is not None,
-            num_warps=warps_for(block),
+            num_warps=_num_warps(tokens, block),
+            dependent_rows=tokens,
         )
         return out
     return add_rms_norm(rms_norm(x, x_weight, eps), residual, weight, eps, bad_rows)
@@ -179,3 +188,21 @@ def _note_bad_rows(total: torch.Tensor, bad_rows: torch.Tensor) -> torch.Tensor:
     finite = total.isfinite().all(1, keepdim=True)
     bad_rows[~finite[:, 0]] = 1
     return finite
+
+
+def _num_parts(x: torch.Tensor | None) -> int:
+    if x is None:
+        return 0
+    return x.shape[0] if x.dim() > 2 else 1
+
+
+def _added(x: torch.Tensor | None, residual: torch.Tensor) -> torch.Tensor:
+    if x is None:
+        return residual.float()
+    return (x.float().sum(0) if x.dim() > 2 else x.float()) + residual.float()
+
+
+def _num_warps(tokens: int, block: int) -> int:
+    """With few rows on the device each may have more warps."""
+    few = tokens <= _FEW_ROWS and not is_batch_invariant()
+    return min(16, warps_for(block) * (2 if few else 1))

@@ -7,12 +7,15 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 
+from rose.kernels.invariance import is_batch_invariant
 from rose.kernels.launch import launch, row_block, uses_triton, warps_for
 
 RowChoice = Literal["first", "last"]
 
 _MEAN_ROWS_AT_ONCE = 16
 _MEAN_COLUMNS = 256
+# Shares of a sequence that are summed apart, whatever is beside it.
+_INVARIANT_PARTS = 8
 
 
 def select_rows(
@@ -78,6 +81,8 @@ def mean_rows(x: torch.Tensor, cu_seqlens: torch.Tensor, *, normalize: bool) -> 
 
         # Few long sequences are split so that the sums fill the device.
         num_parts = 1 << max(0, min(5, (tokens // (64 * num_sequences)).bit_length()))
+        if is_batch_invariant():
+            num_parts = _INVARIANT_PARTS
         partial = torch.empty(num_sequences, num_parts, width, dtype=torch.float32, device=x.device)
         launch(
             partial_sum_kernel,

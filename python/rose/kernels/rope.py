@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
-from rose.attention.base import AttentionShape
 from rose.kernels.launch import launch, row_block, uses_triton
 from rose.kernels.norm import rms_norm
+
+if TYPE_CHECKING:
+    from rose.attention.base import AttentionShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,17 @@ class RopeTable:
         return cls(cos.to(device), sin.to(device))
 
 
+@dataclass(frozen=True, slots=True)
+class HeadRotation:
+    """What happens to query and key heads before attention."""
+
+    table: RopeTable
+    norms: tuple[torch.Tensor, torch.Tensor] | None = None
+    """RMSNorm weights [head_dim] of query and key heads."""
+    eps: float = 0.0
+    """Of the norms."""
+
+
 def rope_frequencies(head_dim: int, theta: float) -> torch.Tensor:
     """theta^(-2i / head_dim), [head_dim / 2] float32."""
     exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
@@ -51,10 +65,7 @@ def qk_norm_rope_(
     qkv: torch.Tensor,
     positions: torch.Tensor,
     shape: AttentionShape,
-    q_weight: torch.Tensor | None,
-    k_weight: torch.Tensor | None,
-    eps: float,
-    table: RopeTable,
+    rotation: HeadRotation,
 ) -> torch.Tensor:
     """Normalizes (if there are weights) and rotates query and key heads in place.
 
@@ -62,11 +73,9 @@ def qk_norm_rope_(
         qkv: [tokens, (num_heads + 2 · num_kv_heads) · head_dim], contiguous.
         positions: [tokens] int32.
         shape: head counts and size.
-        q_weight: [head_dim] or None.
-        k_weight: [head_dim] or None.
-        eps: of the norms.
-        table: cosines and sines.
+        rotation: cosines and sines, and the norms' weights.
     """
+    table, norms, eps = rotation.table, rotation.norms, rotation.eps
     tokens, row_width = qkv.shape
     head_dim, half = shape.head_dim, shape.head_dim // 2
     num_qk_heads = shape.num_heads + shape.num_kv_heads
@@ -79,8 +88,8 @@ def qk_norm_rope_(
             (tokens, -(-num_qk_heads // head_block)),
             qkv,
             positions,
-            table.cos if q_weight is None else q_weight,
-            table.cos if k_weight is None else k_weight,
+            table.cos if norms is None else norms[0],
+            table.cos if norms is None else norms[1],
             table.cos,
             table.sin,
             eps,
@@ -90,15 +99,16 @@ def qk_norm_rope_(
             half=half,
             half_block=row_block(half),
             head_block=head_block,
-            has_norm=q_weight is not None,
+            has_norm=norms is not None,
             num_warps=4 if half >= 64 else 2,
+            dependent_rows=tokens,
         )
         return qkv
     heads = qkv[:, : num_qk_heads * head_dim].view(tokens, num_qk_heads, head_dim)
     x = heads.float()
-    if q_weight is not None and k_weight is not None:
-        queries = rms_norm(x[:, : shape.num_heads], q_weight, eps)
-        keys = rms_norm(x[:, shape.num_heads :], k_weight, eps)
+    if norms is not None:
+        queries = rms_norm(x[:, : shape.num_heads], norms[0], eps)
+        keys = rms_norm(x[:, shape.num_heads :], norms[1], eps)
         x = torch.cat((queries, keys), dim=1)
     cos = table.cos[positions.long()][:, None, :]
     sin = table.sin[positions.long()][:, None, :]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 
 from rose.attention.base import AttentionBackend
 from rose.forward_batch import ForwardBatch
 from rose.kernels.embedding import embedding_layer_norm
-from rose.kernels.linear import linear_gelu
+from rose.kernels.linear import linear, linear_gelu, linear_into
 from rose.kernels.norm import add_layer_norm, mark_bad_sequences
 from rose.kernels.pooling import RowChoice, select_rows
 
@@ -64,7 +63,7 @@ class FusedEncoder:
         self, layer: BertLayer, x: torch.Tensor, attention: AttentionBackend
     ) -> torch.Tensor:
         qkv_proj = layer.attention.qkv_proj
-        qkv = F.linear(x, qkv_proj.weight, qkv_proj.bias)
+        qkv = linear(x, qkv_proj.weight, qkv_proj.bias)
         heads = qkv.view(x.shape[0], 3, self.shape.num_heads, self.shape.head_dim)
         return attention.attend(*heads.unbind(1)).view(x.shape)
 
@@ -75,18 +74,17 @@ class FusedEncoder:
         residual: torch.Tensor,
         bad_rows: torch.Tensor | None,
     ) -> torch.Tensor:
-        # The GEMMs add to the residual themselves: it is read while they compute.
         out_proj, norm = layer.attention.out_proj, layer.attention.norm
-        residual.addmm_(context, out_proj.weight.t())
-        x = add_layer_norm(None, residual, out_proj.bias, *_parameters(norm), bad_rows)
+        out = linear_into(residual, context, out_proj.weight)
+        x = add_layer_norm(out, residual, out_proj.bias, *_parameters(norm), bad_rows)
         up_proj, down_proj = layer.feed_forward.up_proj, layer.feed_forward.down_proj
         norm = layer.feed_forward.norm
         if up_proj.activation in _GELUS and up_proj.bias is not None:
             up = linear_gelu(x, up_proj.weight, up_proj.bias, tanh=_GELUS[up_proj.activation])
         else:
             up = up_proj(x)
-        x.addmm_(up, down_proj.weight.t())
-        return add_layer_norm(None, x, down_proj.bias, *_parameters(norm), bad_rows)
+        down = linear_into(x, up, down_proj.weight)
+        return add_layer_norm(down, x, down_proj.bias, *_parameters(norm), bad_rows)
 
 
 def _parameters(norm: LayerNorm) -> tuple[torch.Tensor, torch.Tensor, float]:

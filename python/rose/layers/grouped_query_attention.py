@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from rose.attention.base import AttentionBackend, AttentionShape
-from rose.kernels.rope import RopeTable, qk_norm_rope_
+from rose.kernels.rope import HeadRotation, RopeTable
 from rose.layers.linear import Linear, make_linear
 from rose.models.base import WeightSource
 
@@ -48,8 +48,7 @@ class GroupedQueryAttention:
             weights.take(f"{prefix}o_proj.weight", hidden_size, width),
             weights.take(f"{prefix}o_proj.bias", hidden_size) if out_bias else None,
         )
-        self._q_norm = None if head_norms is None else head_norms[0]
-        self._k_norm = None if head_norms is None else head_norms[1]
+        self._head_norms = head_norms
         self._eps = eps
 
     def context(
@@ -60,9 +59,5 @@ class GroupedQueryAttention:
         attention: AttentionBackend,
     ) -> torch.Tensor:
         """[tokens, hidden] to [tokens, num_heads * head_dim], before the output projection."""
-        shape = self.shape
-        qkv = self.qkv_proj(x)
-        qk_norm_rope_(qkv, positions, shape, self._q_norm, self._k_norm, self._eps, rope)
-        heads = qkv.view(x.shape[0], shape.num_heads + 2 * shape.num_kv_heads, shape.head_dim)
-        q, k, v = torch.split(heads, [shape.num_heads, shape.num_kv_heads, shape.num_kv_heads], 1)
-        return attention.attend(q, k, v).view(x.shape[0], -1)
+        rotation = HeadRotation(rope, self._head_norms, self._eps)
+        return attention.attend_rotated(self.qkv_proj(x), positions, rotation).view(x.shape[0], -1)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from rose.errors import ModelLoadError
 from rose.kernels.launch import uses_triton
+from rose.kernels.linear import add_linear_, linear, linear_into
 from rose.models.base import WeightSource
 
 _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -55,17 +56,29 @@ class Linear:
 
     def __call__(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> torch.Tensor:
         """[tokens, out_features]; `residual` has that shape too."""
-        y = F.linear(x, self.weight, self.bias)
+        y = linear(x, self.weight, self.bias)
         if self.activation is not None:
             y = _ACTIVATIONS[self.activation](y)
         return y if residual is None else y + residual
+
+    def into(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor | None:
+        """What a norm still has to add to `residual`; of a layer without activation.
+
+        Returns:
+            None where it has been added, in place; else [tokens, out_features], or parts of it
+            [parts, tokens, out_features] float32.
+        """
+        if not uses_triton(residual):
+            return self(x)
+        if self.bias is not None:
+            residual.add_(self.bias)
+        return linear_into(residual, x, self.weight)
 
     def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """residual + x Wᵀ + b of a layer without activation; may write into `residual`."""
         if not uses_triton(residual):
             return self(x, residual)
-        # The GEMM adds by itself: the residual is read while it computes.
-        residual.addmm_(x, self.weight.t())
+        add_linear_(residual, x, self.weight)
         return residual if self.bias is None else residual.add_(self.bias)
 
 

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from rose.kernels.launch import uses_triton
+from rose.kernels.linear import add_linear_
 from rose.kernels.norm import add_layer_norm
 from rose.layers.linear import Linear
 from rose.models.base import WeightSource
@@ -22,6 +23,8 @@ class LayerNorm:
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """[tokens, width] in and out, of one dtype."""
+        if uses_triton(x) and self.bias is not None:
+            return add_layer_norm(None, x, None, self.weight, self.bias, self.eps, None)
         # torch's kernels accumulate in float32 for 16-bit inputs too.
         return F.layer_norm(x, self._shape, self.weight, self.bias, self.eps)
 
@@ -44,7 +47,7 @@ class LayerNorm:
         """LayerNorm(residual + linear(x)), [tokens, width]; may write into `residual`."""
         if not uses_triton(x) or self.bias is None:
             return self(linear(x, residual=residual))
-        residual.addmm_(x, linear.weight.t())
+        add_linear_(residual, x, linear.weight)
         return add_layer_norm(
             None, residual, linear.bias, self.weight, self.bias, self.eps, bad_rows
         )

@@ -38,7 +38,7 @@ class Pooling:
             return mean_rows(hidden, batch.cu_seqlens, normalize=False)
         if mode == "mean" and batch.padded_sequences == 1:
             return hidden.mean(0, keepdim=True, dtype=torch.float32)
-        lengths = (ends - starts).clamp(min=1).unsqueeze(1)
+        lengths = (ends - starts).clamp(min=1).unsqueeze(1).float()
         if mode == "max":
             return _reduce(hidden.float(), batch, "max").clamp(min=_LOWEST)
         if mode == "weighted_mean":
@@ -49,7 +49,7 @@ class Pooling:
             sums = _reduce(hidden.float() * ranks.unsqueeze(1), batch, "sum")
             return sums / (lengths * (lengths + 1) / 2)
         sums = _reduce(hidden.float(), batch, "sum")
-        return sums / (lengths.float().sqrt() if mode == "mean_sqrt_len_tokens" else lengths)
+        return sums / (lengths.sqrt() if mode == "mean_sqrt_len_tokens" else lengths)
 
 
 def _reduce(hidden: torch.Tensor, batch: ForwardBatch, reduce: str) -> torch.Tensor:

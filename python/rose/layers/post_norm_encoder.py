@@ -14,7 +14,7 @@ from rose.attention.base import AttentionBackend, AttentionShape
 from rose.forward_batch import ForwardBatch
 from rose.kernels.norm import mark_bad_sequences
 from rose.kernels.pooling import RowChoice, select_rows
-from rose.kernels.rope import RopeTable, qk_norm_rope_
+from rose.kernels.rope import HeadRotation, RopeTable
 from rose.layers.feed_forward import FeedForward, GatedFeedForward
 from rose.layers.linear import Linear
 from rose.layers.norm import LayerNorm, new_bad_rows
@@ -121,6 +121,6 @@ class PostNormEncoder:
     ) -> torch.Tensor:
         qkv = layer.qkv_proj(x)
         if self.rope is not None:
-            qk_norm_rope_(qkv, positions, self.shape, None, None, 0.0, self.rope)
+            return attention.attend_rotated(qkv, positions, HeadRotation(self.rope)).view(x.shape)
         q, k, v = qkv.view(x.shape[0], 3, self.shape.num_heads, self.shape.head_dim).unbind(1)
         return attention.attend(q, k, v).view(x.shape)

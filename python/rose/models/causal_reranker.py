@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
 from rose.attention.base import AttentionBackend
 from rose.checkpoint.json_object import JsonObject
 from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
+from rose.kernels.linear import linear
 from rose.models.base import Backbone, WeightSource
 from rose.models.decoder import DecoderClass
 
@@ -47,4 +47,4 @@ class CausalReranker:
 
     def __call__(self, batch: ForwardBatch, attention: AttentionBackend) -> torch.Tensor:
         """Logits [padded_sequences, 1] float32."""
-        return F.linear(self.backbone(batch, attention, "last").float(), self.head)
+        return linear(self.backbone(batch, attention, "last").float(), self.head, None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 
 from rose.attention.base import AttentionBackend
 from rose.checkpoint.json_object import JsonObject
 from rose.config import PoolingMode
 from rose.forward_batch import ForwardBatch
+from rose.kernels.linear import linear
 from rose.layers.pooling import Pooling
 from rose.models.base import WeightSource
 from rose.models.decoder import DecoderClass
@@ -47,4 +47,4 @@ class DecoderForSequenceClassification:
             rows = self.backbone(batch, attention, choice).float()
         else:
             rows = self.pooling(self.backbone(batch, attention), batch)
-        return F.linear(rows, self.score.float(), self.bias) / self.temperature
+        return linear(rows, self.score.float(), self.bias) / self.temperature

@@ -64,11 +64,15 @@ class LlamaLayer:
 
     def after_attention(
         self, context: torch.Tensor, residual: torch.Tensor, bad_rows: torch.Tensor | None
-    ) -> torch.Tensor:
-        """The residual stream with attention and feed-forward added; may write into `residual`."""
-        residual = self.attention.o_proj.add_to(residual, context)
-        x = add_rms_norm(None, residual, self.post_attention_norm, self.eps, bad_rows)
-        return self.feed_forward.down.add_to(residual, self.feed_forward.inner(x))
+    ) -> torch.Tensor | None:
+        """Adds attention and feed-forward to `residual`, in place.
+
+        Returns:
+            What the norm behind this layer still has to add, as `Linear.into` gives it.
+        """
+        out = self.attention.o_proj.into(residual, context)
+        x = add_rms_norm(out, residual, self.post_attention_norm, self.eps, bad_rows)
+        return self.feed_forward.down.into(residual, self.feed_forward.inner(x))
 
 
 class LlamaModel:
@@ -134,18 +138,18 @@ class LlamaModel:
         )
         for layer, following in zip(self.layers, self.layers[1:], strict=False):
             context = self._attend(layer, x, batch, attention)
-            residual = layer.after_attention(context, residual, bad_rows)
-            x = add_rms_norm(None, residual, following.input_norm, self.eps, bad_rows)
+            out = layer.after_attention(context, residual, bad_rows)
+            x = add_rms_norm(out, residual, following.input_norm, self.eps, bad_rows)
         context = self._attend(last, x, batch, attention)
         few = batch.padded_tokens >= max(_ROW_CHOICE_MIN_TOKENS, 2 * batch.padded_sequences)
         if rows is not None and few:
             # Behind the last attention only one row of each sequence matters.
             context = select_rows(context, batch.cu_seqlens, rows)
             residual = select_rows(residual, batch.cu_seqlens, rows)
-        residual = last.after_attention(context, residual, None)
+        out = last.after_attention(context, residual, None)
+        x = add_rms_norm(out, residual, self.norm, self.eps, None)
         if rows is not None and not few:
-            residual = select_rows(residual, batch.cu_seqlens, rows)
-        x = add_rms_norm(None, residual, self.norm, self.eps, None)
+            x = select_rows(x, batch.cu_seqlens, rows)
         return mark_bad_sequences(x, batch.cu_seqlens, bad_rows, one_row=rows is not None)
 
     def _attend(

@@ -15,7 +15,7 @@ from rose.checkpoint.json_object import JsonObject
 from rose.forward_batch import ForwardBatch
 from rose.kernels.norm import mark_bad_sequences
 from rose.kernels.pooling import RowChoice, select_rows
-from rose.kernels.rope import RopeTable, qk_norm_rope_
+from rose.kernels.rope import HeadRotation, RopeTable
 from rose.layers.feed_forward import GatedFeedForward
 from rose.layers.linear import load_linear
 from rose.layers.norm import LayerNorm, new_bad_rows
@@ -71,9 +71,7 @@ class ModernBertLayer:
         norm = self.attention_norm
         x = residual if norm is None else norm.contained(residual, bad_rows)
         qkv = self.qkv_proj(x)
-        qk_norm_rope_(qkv, positions, self.shape, None, None, 0.0, rope)
-        q, k, v = qkv.view(x.shape[0], 3, self.shape.num_heads, self.shape.head_dim).unbind(1)
-        return attention.attend(q, k, v).view(x.shape)
+        return attention.attend_rotated(qkv, positions, HeadRotation(rope)).view(x.shape)
 
     def after_attention(
         self, context: torch.Tensor, residual: torch.Tensor, bad_rows: torch.Tensor | None

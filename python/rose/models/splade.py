@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -11,11 +12,19 @@ from rose.attention.base import AttentionBackend
 from rose.checkpoint.json_object import JsonObject
 from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
+from rose.kernels.launch import uses_triton
+from rose.kernels.linear import linear
+from rose.kernels.vocabulary_pooling import pool_logits_
 from rose.layers.linear import load_linear
 from rose.layers.norm import LayerNorm
 from rose.models.base import Backbone, WeightSource
 
 SpladePoolingMode = Literal["max", "sum"]
+
+# Rows whose logits exist at a time on CUDA: those of a whole step would be gigabytes.
+_LOGIT_ROWS = 1024
+# The GEMM is several times slower where rows of its output are not aligned.
+_ALIGNED_WIDTH = 64
 
 # Names of the masked-language-model head: dense layer, norm, bias, decoder, word embeddings.
 _HEADS = {
@@ -69,23 +78,34 @@ class SpladeModel:
         tied = decoder if weights.has(decoder) else words
         self.decoder = weights.take(tied, self.output_width, hidden)
         self.bias = weights.take(bias, self.output_width)
+        if uses_triton(self.decoder) and self.output_width % _ALIGNED_WIDTH:
+            missing = -self.output_width % _ALIGNED_WIDTH
+            self.decoder = F.pad(self.decoder, (0, 0, 0, missing))
 
     def __call__(self, batch: ForwardBatch, attention: AttentionBackend) -> torch.Tensor:
         """Weights [padded_sequences, vocab_size] float32."""
         hidden = self.norm(self.dense(self.backbone(batch, attention)))
         rows = hidden.new_zeros((batch.padded_sequences, self.output_width), dtype=torch.float32)
-        # Sequence by sequence: logits of a whole step would be gigabytes.
-        ends = batch.cu_seqlens_cpu
-        for index in range(batch.num_sequences):
-            tokens = hidden[int(ends[index]) : int(ends[index + 1])]
-            logits = F.linear(tokens, self.decoder, self.bias).float()
-            if self.pooling == "max":
-                # The weight grows with the logit, so the highest logit is enough.
-                rows[index] = self._weight(logits.amax(0))
-            else:
-                rows[index] = self._weight(logits).sum(0)
+        for first, end in self._parts(batch):
+            logits = linear(hidden[first:end], self.decoder, None)
+            pool_logits_(
+                rows,
+                logits,
+                self.bias,
+                batch.cu_seqlens,
+                first,
+                sums=self.pooling == "sum",
+                twice=self.twice,
+            )
         return rows
 
-    def _weight(self, logits: torch.Tensor) -> torch.Tensor:
-        weights = logits.relu().log1p()
-        return weights.log1p() if self.twice else weights
+    def _parts(self, batch: ForwardBatch) -> list[tuple[int, int]]:
+        """Ranges of token rows whose logits exist at a time.
+
+        On CUDA they depend on the padded size alone: a graph serves other sequences too.
+        """
+        if not uses_triton(self.decoder):
+            ends = batch.cu_seqlens_cpu.tolist()
+            return list(pairwise(ends[: batch.num_sequences + 1]))
+        tokens = batch.padded_tokens
+        return [(at, min(at + _LOGIT_ROWS, tokens)) for at in range(0, tokens, _LOGIT_ROWS)]

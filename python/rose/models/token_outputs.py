@@ -45,17 +45,18 @@ class TokenOutputModel:
     def __call__(self, batch: ForwardBatch, attention: AttentionBackend) -> torch.Tensor:
         """Rows [padded_tokens, output_width] float32."""
         hidden = self.backbone(batch, attention)
+        tokens = batch.padded_tokens
         states = hidden.float()
         vectors = states if self.token_layer is None else self.token_layer(states)
         normalized = self.pooled.normalized
-        rows = states.new_zeros((len(states), self.output_width))
-        rows[:, : self.dimensions] = F.normalize(vectors, dim=1) if normalized else vectors
+        # Empty slots begin behind the last token, and so have a row there, which is cut off.
+        rows = states.new_zeros((tokens + 1, self.output_width))
+        rows[:tokens, : self.dimensions] = F.normalize(vectors, dim=1) if normalized else vectors
         if self.with_dense:
             pooled = self.pooled.pooling(hidden, batch)
             pooled = normalize_rows(pooled) if normalized else pooled
-            first = batch.cu_seqlens[: batch.num_sequences].long()
-            end = self.dense_start + self.dimensions
-            rows[first, self.dense_start : end] = pooled[: batch.num_sequences].float()
+            first = batch.cu_seqlens[:-1].long()
+            rows[first, self.dense_start : self.dense_start + self.dimensions] = pooled.float()
         if self.weight_layer is not None:
-            rows[:, -1:] = self.weight_layer(states).relu()
-        return rows
+            rows[:tokens, -1:] = self.weight_layer(states).relu()
+        return rows[:tokens]

@@ -106,3 +106,13 @@ def test_kernels_without_biases_refuse_them() -> None:
 
     with pytest.raises(ConfigError, match="flash_attn has no position bias; use sdpa or auto"):
         FlashAttention(shape(bias=bias(9)), torch.bfloat16, CPU)
+
+
+def test_deterministic_calls_hold_one_sequence_each() -> None:
+    batch = ForwardBatch.from_sequences([[1] * n for n in (5, 5, 5, 2, 5)], BatchLayout((), (8,)))
+    attention = make_attention("sdpa", shape(), torch.float32, CPU)
+    attention.plan(batch)
+    assert attention.runs == [(0, 3, 5), (15, 1, 2), (17, 1, 5)]  # type: ignore[attr-defined]
+    attention = make_attention("auto", shape(), torch.float32, CPU, deterministic=True)
+    attention.plan(batch)
+    assert attention.runs == [(0, 1, 5), (5, 1, 5), (10, 1, 5), (15, 1, 2), (17, 1, 5)]  # type: ignore[attr-defined]

@@ -21,8 +21,13 @@ from rose.engine.input_slot import InputSlot
 from rose.errors import BatchError, DeviceError
 from rose.forward_batch import ForwardBatch
 from rose.graphs.config import GraphConfig
+from rose.kernels.invariance import batch_invariant, is_batch_invariant
+from rose.layers.linear import Linear
 from rose.layers.pooling import Pooling
+from rose.models.bert import BertModel
 from rose.models.embedding import EmbeddingModel
+from rose.models.splade import SpladeModel
+from rose.models.token_outputs import TokenOutputModel
 from rose.models.xlm_roberta import XLMRobertaModel
 
 CONFIG = {
@@ -36,13 +41,38 @@ CONFIG = {
 }
 
 
+CPU = torch.device("cpu")
+
+
+def _dense() -> EmbeddingModel:
+    backbone = XLMRobertaModel(JsonObject("config.json", CONFIG), RandomWeights(torch.float32, CPU))
+    return EmbeddingModel(backbone, Pooling(("mean",)), normalized=True)
+
+
+def _three_forms() -> TokenOutputModel:
+    head, weight = torch.randn(32, 32), torch.randn(1, 32)
+    return TokenOutputModel(
+        _dense(),
+        with_dense=True,
+        token_layer=Linear(head, None),
+        weight_layer=Linear(weight, None),
+        skip_first_token=False,
+    )
+
+
+def _splade() -> SpladeModel:
+    config, weights = JsonObject("config.json", CONFIG), RandomWeights(torch.float32, CPU)
+    backbone = BertModel(config, weights)
+    return SpladeModel(backbone, "BertForMaskedLM", config, weights, "max", twice=False)
+
+
 class FakeEvent:
     cuda_event = 1
 
     def __init__(self, **_: object) -> None:
         self.recorded = 0
 
-    def record(self) -> None:
+    def record(self, stream: object) -> None:
         self.recorded += 1
 
     def query(self) -> bool:
@@ -53,6 +83,13 @@ class FakeEvent:
 
     def elapsed_time(self, end_event: FakeEvent) -> float:
         return 2.0
+
+
+class FakeStream(nullcontext[None]):
+    stream = None
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
 
 
 class HostPlannedAttention(SdpaAttention):
@@ -84,9 +121,10 @@ class FakeCapture:
 
 @pytest.fixture
 def make_runner(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaRunner]:
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+    monkeypatch.setattr(cuda_runner, "OwnStream", FakeStream)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(cuda_runner, "_pinned", lambda num_values: torch.zeros(num_values))
     monkeypatch.setattr(cuda_runner, "GraphCapture", lambda device: FakeCapture())
@@ -94,28 +132,33 @@ def make_runner(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaRunner]:
         cuda_runner, "InputSlot", lambda capacity, pinned: InputSlot(capacity, pinned=False)
     )
     monkeypatch.setattr(
-        cuda_runner, "make_attention", lambda name, *rest: HostPlannedAttention(*rest)
+        cuda_runner,
+        "make_attention",
+        lambda name, *rest, **options: HostPlannedAttention(*rest, **options),
     )
 
-    def make(**graph_options: Any) -> CudaRunner:
-        backbone = XLMRobertaModel(
-            JsonObject("config.json", CONFIG), RandomWeights(torch.float32, torch.device("cpu"))
-        )
-        model = EmbeddingModel(backbone, Pooling(("mean",)), normalized=True)
+    def make(
+        make_model: Callable[[], Any] = _dense,
+        capacity: int = 4096,
+        *,
+        deterministic: bool = False,
+        **graph_options: Any,
+    ) -> CudaRunner:
+        torch.manual_seed(0)
+        model = make_model()
         info = ModelInfo(
             name="tiny",
             architecture="XLMRobertaModel",
             task="embed",
-            output_width=32,
+            output_width=model.output_width,
             max_sequence_tokens=512,
             vocab_size=50,
             pooling="mean",
             normalized=True,
         )
-        runner = CudaRunner(
-            model, info, EngineConfig(max_batch_sequences=16), GraphConfig(**graph_options)
-        )
-        runner.make_slot(4096)
+        config = EngineConfig(max_batch_sequences=16, deterministic=deterministic)
+        runner = CudaRunner(model, info, config, GraphConfig(**graph_options))
+        runner.make_slot(capacity)
         return runner
 
     return make
@@ -140,6 +183,59 @@ def test_rows_are_the_same_eager_captured_and_replayed(make_runner: Any) -> None
     assert counters.eager_steps + counters.replayed_steps == 15
     assert exact.graphs.counters.captures == 0
     assert counters.padding_tokens > 0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("make_model", [_three_forms, _splade])
+def test_rows_of_tokens_and_of_a_vocabulary(
+    make_runner: Any, make_model: Any, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shared:
+        monkeypatch.setattr(cuda_runner, "_LARGEST_OWN_OUTPUT", 0)
+        monkeypatch.setattr(cuda_runner, "_LARGEST_FIRST_SLOT", 10)
+    runner = make_runner(make_model, max_tokens=1024)
+    exact = make_runner(make_model, max_tokens=0)
+    assert (runner._shared_output is not None) == shared
+    of_tokens = make_model is _three_forms
+    assert runner.layout.token_rows == of_tokens
+    all_lengths = [(5, 60, 3), (9, 9, 9, 20), (64,), (5, 60, 3), (70, 30)] * 3
+    held = []
+    for seed, lengths in enumerate(all_lengths):
+        pending = runner.step(_batch(runner, lengths, seed))
+        assert pending.shape == (
+            sum(lengths) if of_tokens else len(lengths),
+            65 if of_tokens else 50,
+        )
+        held.append(pending)
+    for seed, (pending, lengths) in enumerate(zip(held, all_lengths, strict=True)):
+        rows = pending.numpy()
+        expected = exact.step(_batch(exact, lengths, seed)).numpy()
+        np.testing.assert_allclose(rows, expected, atol=1e-5)
+        assert pending.handle()[1:3] == pending.shape
+        if of_tokens:
+            dense = _dense_rows(rows, lengths)
+            np.testing.assert_allclose(np.linalg.norm(dense, axis=1), 1, atol=1e-5)
+            assert np.count_nonzero(rows[:, 32:64].any(1)) == len(lengths)
+    assert runner.graphs.counters.captures > 0
+
+
+def _dense_rows(rows: Any, lengths: tuple[int, ...]) -> Any:
+    return rows[np.cumsum((0, *lengths[:-1])), 32:64]
+
+
+def test_token_rows_depend_on_nothing_that_a_graph_holds_on_to() -> None:
+    """Counts without padding are numbers of the host, which a replayed graph does not see."""
+    model = _three_forms()
+    layout = BatchLayout((64,), (8,), position_offset=2)
+    batch = ForwardBatch.from_sequences([[3] * 9, [5] * 55], layout)
+    attention = SdpaAttention(model.backbone.attention_shape, torch.float32, CPU)
+    attention.plan(batch)
+    rows = model(batch, attention)
+    assert rows.shape == (64, 65)
+    # Empty slots begin at row 64, and must leave the last token's row alone.
+    assert not rows[63, 32:64].any()
+    batch.num_tokens = batch.num_sequences = 1
+    torch.testing.assert_close(model(batch, attention), rows, atol=0, rtol=0)
 
 
 def test_steps_in_flight_keep_their_rows(make_runner: Any) -> None:
@@ -217,6 +313,23 @@ def test_broken_device_has_an_error_of_its_own(make_runner: Any) -> None:
         runner.step(_batch(runner, (10,)))
 
 
+def test_kernels_are_compiled_with_small_slots(make_runner: Any) -> None:
+    """The batches of it are larger than those that the server was told to expect."""
+    for max_tokens in (1024, 0):
+        runner = make_runner(max_tokens=max_tokens, capacity=200)
+        runner.compile_kernels()
+        assert runner.step(_batch(runner, (10, 50))).shape == (2, 32)
+
+
+def test_float32_is_not_left_to_the_environment(make_runner: Any) -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        make_runner(max_tokens=1024)
+        assert torch.get_float32_matmul_precision() == "highest"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
 def test_warm_up_captures_shapes_ahead_of_traffic(make_runner: Any) -> None:
     runner = make_runner(max_tokens=1024)
     runner.compile_kernels()
@@ -226,6 +339,32 @@ def test_warm_up_captures_shapes_ahead_of_traffic(make_runner: Any) -> None:
     runner.step(_batch(runner, (64,)))
     runner.step(_batch(runner, (128,)))
     assert runner.graphs.counters.captures == captures
+
+
+def test_two_engines_of_a_process_keep_their_own_mode(make_runner: Any) -> None:
+    runners = {mode: make_runner(deterministic=mode, max_tokens=1024) for mode in (True, False)}
+    seen: list[tuple[bool, bool]] = []
+
+    def wrap(mode: bool, model: Any) -> Any:
+        def noted(batch: ForwardBatch, attention: object) -> torch.Tensor:
+            seen.append((mode, is_batch_invariant()))
+            # Its matrix products are the default ones here: the other kernel needs a device.
+            with batch_invariant(False):
+                rows: torch.Tensor = model(batch, attention)
+            return rows
+
+        noted.backbone = model.backbone  # type: ignore[attr-defined]
+        return noted
+
+    for mode, runner in runners.items():
+        assert runner.attention.deterministic == mode
+        runner.model = wrap(mode, runner.model)
+    for lengths in ((10,), (10,), (10,), (70, 30)):
+        for runner in runners.values():
+            runner.step(_batch(runner, lengths)).numpy()
+    assert {mode for mode, _ in seen} == {True, False}
+    assert all(mode == invariant for mode, invariant in seen)
+    assert not is_batch_invariant()
 
 
 @pytest.mark.parametrize(("num_tokens", "num_sequences"), [(100, 3), (128, 1), (7, 7)])
@@ -247,8 +386,9 @@ def test_synthetic_batches_are_legal(num_tokens: int, num_sequences: int) -> Non
     assert (lengths[:num_sequences] > 0).all()
     assert lengths.sum() == tokens
     positions = batch.positions.numpy()
-    for start, length in zip(batch.cu_seqlens_cpu, lengths, strict=False):
+    for start, length in zip(batch.cu_seqlens_cpu, lengths[:num_sequences], strict=False):
         assert positions[start : start + length].tolist() == list(range(2, 2 + length))
+    assert (positions[num_tokens:] == 2).all()
     assert not batch.token_ids.any()
     assert batch.token_type_ids is not None
     assert not batch.token_type_ids.any()

@@ -16,6 +16,8 @@ from rose.forward_batch import ForwardBatch
 pytestmark = pytest.mark.gpu
 
 CUDA = torch.device("cuda", 0)
+OPTIONAL = {"fa3_fwd": "fa3_fwd._C", "flash_attn_4": "flash_attn.cute"}
+NO_WINDOWS = ("flashinfer", "fa3_fwd")
 LENGTHS = (1, 5, 64, 127, 128, 129, 192, 193, 300, 700)
 SHAPES = {
     "d64": AttentionShape(12, 12, 64, 0.125),
@@ -28,11 +30,12 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", ["flash_attn", "flashinfer", "auto"])
+@pytest.mark.parametrize("name", ["flash_attn", "flashinfer", "fa3_fwd", "flash_attn_4", "auto"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_matches_sdpa(name: str, shape: AttentionShape) -> None:
-    if name == "flashinfer" and (shape.head_dim == 32 or shape.window is not None):
-        pytest.skip("flashinfer has neither head_dim 32 nor windows")
+    pytest.importorskip(OPTIONAL.get(name, "torch"))
+    if name in NO_WINDOWS and (shape.head_dim == 32 or shape.window is not None):
+        pytest.skip(f"{name} has neither head_dim 32 nor windows")
     layout = BatchLayout((2048,), (16,))
     batch = ForwardBatch.from_sequences([[1] * n for n in LENGTHS], layout, device=CUDA)
     generator = torch.Generator(CUDA).manual_seed(0)

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.gpu
 BUSY_CYCLES = 400_000_000  # about 0.2 s
 
 
-def test_step_returns_while_the_device_is_busy(bench: Any) -> None:
-    runner = bench.runner()
+def test_step_returns_while_the_device_is_busy(path_bench: Any) -> None:
+    runner = path_bench.runner()
     slots = [runner.make_slot(10_000) for _ in range(3)]
     shape = (100, 3, 64, *runner.layout.padded_shape(100, 3))
     for slot in slots:
@@ -36,8 +36,8 @@ def test_step_returns_while_the_device_is_busy(bench: Any) -> None:
     assert time.perf_counter() - started > 0.05
 
 
-def test_predicted_time_follows_measurements(bench: Any) -> None:
-    runner = bench.runner()
+def test_predicted_time_follows_measurements(path_bench: Any) -> None:
+    runner = path_bench.runner()
     slot = runner.make_slot(10_000)
     fill_with_equal_lengths(slot.buffer.numpy(), runner.layout, 128, 1)
     predicted = []

@@ -11,6 +11,7 @@ import torch
 import triton.runtime.interpreter as interpreter
 
 from rose.attention.base import AttentionShape
+from rose.attention.sdpa import SdpaAttention
 from rose.config import BatchLayout
 from rose.forward_batch import ForwardBatch
 from rose.kernels import launch
@@ -24,7 +25,10 @@ from rose.kernels.norm import (
     mark_bad_sequences,
 )
 from rose.kernels.pooling import mean_rows, normalize_rows, select_rows
-from rose.kernels.rope import RopeTable, qk_norm_rope_
+from rose.kernels.rope import HeadRotation, RopeTable, qk_norm_rope_
+from rose.kernels.short_attention import short_attention
+from rose.kernels.small_linear import SmallActivation, SmallTiling, run_small_linear
+from rose.kernels.vocabulary_pooling import pool_logits_
 
 WIDTH = 48
 CPU = torch.device("cpu")
@@ -144,20 +148,81 @@ def check_rope() -> None:
         qkv = torch.randn(16, (heads + 2 * kv_heads) * head_dim)
         table = RopeTable.make(64, head_dim, 1e4, CPU)
         weights = torch.randn(head_dim), torch.randn(head_dim)
-        for q_weight, k_weight in (weights, (None, None)):
+        for rotation in (HeadRotation(table, weights, 1e-6), HeadRotation(table)):
 
             def rotate(
-                q_weight: torch.Tensor | None = q_weight,
-                k_weight: torch.Tensor | None = k_weight,
                 shape: AttentionShape = shape,
                 qkv: torch.Tensor = qkv,
-                table: RopeTable = table,
+                rotation: HeadRotation = rotation,
             ) -> torch.Tensor:
-                return qk_norm_rope_(
-                    qkv.clone(), batch.positions, shape, q_weight, k_weight, 1e-6, table
-                )
+                return qk_norm_rope_(qkv.clone(), batch.positions, shape, rotation)
 
             check(rotate)
+
+
+def check_short_attention() -> None:
+    lengths = (5, 70, 1, 64)
+    batch = ForwardBatch.from_sequences([[1] * n for n in lengths], BatchLayout((192,), (8,)))
+    for head_dim, heads, kv_heads, causal in (
+        (32, 2, 2, False),
+        (64, 4, 2, True),
+        (32, 3, 1, True),
+    ):
+        shape = AttentionShape(heads, kv_heads, head_dim, head_dim**-0.5, causal=causal)
+        qkv = torch.randn(192, (heads + 2 * kv_heads) * head_dim)
+        # Behind the last sequence of a model's step there is nothing that may be read.
+        reference = SdpaAttention(shape, torch.float32, CPU)
+        reference.plan(batch)
+        launch.INTERPRETED = False
+        expected = reference.attend(*reference.split_heads(qkv))
+        launch.INTERPRETED = True
+        q, k, v = reference.split_heads(qkv)
+        result = short_attention(q, k, v, batch.cu_seqlens, shape, 72)
+        torch.testing.assert_close(result, expected, atol=2e-5, rtol=1e-4)
+
+
+def check_small_linear() -> None:
+    launch.INTERPRETED = True
+    activations: dict[SmallActivation, Callable[[torch.Tensor], torch.Tensor]] = {
+        "none": lambda y: y,
+        "gelu": torch.nn.functional.gelu,
+        "gelu_tanh": lambda y: torch.nn.functional.gelu(y, approximate="tanh"),
+        "silu_mul": lambda y: torch.nn.functional.silu(y[:, ::2]) * y[:, 1::2],
+    }
+    for rows in (1, 17, 80):
+        x, weight, bias = torch.randn(rows, 256), torch.randn(128, 256) * 0.1, torch.randn(128)
+        for activation, function in activations.items():
+            for has_bias in (False, True):
+                added = bias if has_bias else None
+                result = run_small_linear(x, weight, added, activation, SmallTiling(64, 64, 64))
+                expected = function(torch.nn.functional.linear(x, weight, added))
+                torch.testing.assert_close(result, expected, atol=3e-3, rtol=1e-3)
+        parts = run_small_linear(x, weight, None, "none", SmallTiling(64, 64, 64, splits=4))
+        assert parts.shape == (4, rows, 128)
+        # Each part is of its own share of the depth.
+        share = torch.nn.functional.linear(x[:, 64:128], weight[:, 64:128])
+        torch.testing.assert_close(parts[1], share, atol=1e-4, rtol=1e-4)
+        residual, norm = torch.randn(rows, 128), torch.randn(128)
+        for with_parts in (parts, parts[:1]):
+            whole = with_parts.sum(0)
+            launch.INTERPRETED = False
+            stream, expected_stream = residual.clone(), residual.clone()
+            rms = add_rms_norm(whole, expected_stream, norm, 1e-5, None)
+            layer = add_layer_norm(whole, residual, bias, norm, bias, 1e-5, None)
+            # The definition in torch adds parts too.
+            same = add_layer_norm(with_parts, residual, bias, norm, bias, 1e-5, None)
+            torch.testing.assert_close(same, layer)
+            launch.INTERPRETED = True
+            torch.testing.assert_close(
+                add_rms_norm(with_parts, stream, norm, 1e-5, None), rms, atol=1e-5, rtol=1e-5
+            )
+            torch.testing.assert_close(stream, expected_stream)
+            torch.testing.assert_close(
+                add_layer_norm(with_parts, residual, bias, norm, bias, 1e-5, None),
+                layer,
+                atol=1e-5,
+                rtol=1e-5,
+            )
 
 
 def check_pooling() -> None:
@@ -180,6 +245,30 @@ def check_pooling() -> None:
                     dtype=torch.float32,
                 )
             )
+
+
+def check_vocabulary_pooling() -> None:
+    """Parts that cut sequences, empty slots, a stride that is wider than the vocabulary, NaN."""
+    batch = ForwardBatch.from_sequences([[1] * 37, [2], [3] * 20], BatchLayout((64,), (8,)))
+    logits, bias = torch.randn(64, 320), torch.randn(300)
+    logits[37] = torch.nan
+    logits[40] = -torch.inf
+    logits[1] = -5.0
+    for sums, twice, rows in ((False, False, 64), (False, True, 24), (True, False, 24)):
+
+        def pool(sums: bool = sums, twice: bool = twice, rows: int = rows) -> torch.Tensor:
+            weights = torch.zeros(8, 300)
+            for at in range(0, 64, rows):
+                part = logits[at : at + rows]
+                pool_logits_(weights, part, bias, batch.cu_seqlens, at, sums=sums, twice=twice)
+            assert weights.isnan().all(1).tolist() == [False, True] + [False] * 6
+            assert not weights[4:].any()
+            return weights
+
+        check(pool)
+        found = (logits[:37, :300] + bias).relu().log1p()
+        found = found.log1p() if twice else found
+        torch.testing.assert_close(pool()[0], found.sum(0) if sums else found.amax(0))
 
 
 def check_schedule() -> None:
@@ -272,6 +361,9 @@ if __name__ == "__main__":
     check_activations()
     check_gelu_of_16_bits()
     check_rope()
+    check_short_attention()
+    check_small_linear()
     check_pooling()
+    check_vocabulary_pooling()
     check_schedule()
     print("all checks passed")

@@ -18,6 +18,8 @@ from rose.checkpoint.random_weights import RandomWeights
 from rose.config import BatchLayout
 from rose.forward_batch import ForwardBatch
 from rose.kernels import launch
+from rose.models import splade
+from rose.models.bert import BertModel
 from rose.models.gemma3 import Gemma3Model
 from rose.models.gte import GteModel
 from rose.models.jina_bert import JinaBertModel
@@ -27,6 +29,7 @@ from rose.models.modernbert import ModernBertModel
 from rose.models.nomic_bert import NomicBertModel
 from rose.models.qwen2 import Qwen2Model
 from rose.models.qwen3 import Qwen3Model
+from rose.models.splade import SpladeModel
 
 
 @torch.no_grad()
@@ -83,7 +86,46 @@ def check_models() -> None:
                 assert results[0].std() > 0.1
 
 
+@torch.no_grad()
+def check_splade() -> None:
+    """Parts of a step on a GPU against sequence by sequence on CPU; the vocabulary is padded."""
+    splade._LOGIT_ROWS = 8
+    config = JsonObject(
+        "config.json",
+        {
+            "vocab_size": 50,
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 4,
+            "intermediate_size": 40,
+            "max_position_embeddings": 64,
+        },
+    )
+    for pooling in ("max", "sum"):
+        results = []
+        for interpreted in (False, True):
+            launch.INTERPRETED = interpreted
+            weights = RandomWeights(torch.float32, CPU)
+            backbone = BertModel(config, weights)
+            model = SpladeModel(
+                backbone, "BertForMaskedLM", config, weights, pooling, twice=pooling == "sum"
+            )
+            assert model.decoder.shape[0] == (64 if interpreted else 50)
+            layout = BatchLayout((32,), (8,), token_types=True)
+            batch = ForwardBatch.from_sequences([[1, 2, 3] * 4, [4], [5, 6, 7] * 3], layout)
+            attention = make_attention("sdpa", backbone.attention_shape, torch.float32, CPU)
+            attention.plan(batch)
+            if interpreted:
+                # A graph would hold on to them: they must not matter.
+                batch.num_tokens = batch.num_sequences = 1
+            results.append(model(batch, attention))
+        assert results[1].shape == (8, 50)
+        torch.testing.assert_close(results[1][:3], results[0][:3], atol=2e-5, rtol=1e-5)
+        assert results[0][:3].std() > 0.01
+
+
 if __name__ == "__main__":
     accept_new_numpy()
     check_models()
+    check_splade()
     print("all checks passed")

@@ -13,7 +13,9 @@ pytest.importorskip("triton")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("checks", ["interpreted_checks", "interpreted_models"])
+@pytest.mark.parametrize(
+    "checks", ["interpreted_checks", "interpreted_models", "interpreted_invariance"]
+)
 def test_matches_torch(checks: str) -> None:
     # Triton decides at import whether it interprets, so the checks need a process of their own.
     finished = subprocess.run(

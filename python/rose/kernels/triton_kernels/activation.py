@@ -3,6 +3,8 @@
 import triton
 import triton.language as tl
 
+from rose.kernels.triton_kernels.dependent_launch import wait_for_previous
+
 SQRT_HALF = tl.constexpr(0.7071067811865476)
 
 
@@ -62,8 +64,10 @@ def gated_mul_kernel(
     block: tl.constexpr,
     activation: tl.constexpr,
     float32: tl.constexpr,
+    dependent: tl.constexpr,
 ):
     """out = activation(gate) * up, where a row of `gate_up` holds gate and up in turn, [width, 2]."""
+    wait_for_previous(dependent)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * block + tl.arange(0, block)
     mask = columns < width
@@ -91,8 +95,10 @@ def bias_gelu_kernel(
     block: tl.constexpr,
     tanh: tl.constexpr,
     float32: tl.constexpr,
+    dependent: tl.constexpr,
 ):
     """x = GELU(x + bias), with the error function or, with `tanh`, its approximation."""
+    wait_for_previous(dependent)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * block + tl.arange(0, block)
     mask = columns < width

@@ -3,6 +3,7 @@
 import triton
 import triton.language as tl
 
+from rose.kernels.triton_kernels.dependent_launch import wait_for_previous
 from rose.kernels.triton_kernels.norm import is_finite
 
 _UNALIGNED = ["token_ids_ptr", "positions_ptr", "token_type_ids_ptr"]
@@ -24,8 +25,10 @@ def embedding_layer_norm_kernel(
     block: tl.constexpr,
     num_positions: tl.constexpr,
     has_token_types: tl.constexpr,
+    dependent: tl.constexpr,
 ):
     """out = LayerNorm(word + offset), offsets being [token types * num_positions, width]."""
+    wait_for_previous(dependent)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, block)
     mask = columns < width
@@ -56,8 +59,10 @@ def embedding_rms_norm_kernel(
     eps,
     width: tl.constexpr,
     block: tl.constexpr,
+    dependent: tl.constexpr,
 ):
     """residual = word; out = RMSNorm(word)."""
+    wait_for_previous(dependent)
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, block)
     mask = columns < width

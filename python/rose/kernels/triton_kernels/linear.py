@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from rose.kernels.triton_kernels.activation import gelu, gelu_tanh, sigmoid
+from rose.kernels.triton_kernels.dependent_launch import wait_for_previous
 
 
 @triton.jit
@@ -33,12 +34,14 @@ def linear_kernel(
     num_programs: tl.constexpr,
     halves: tl.constexpr,
     activation: tl.constexpr,
+    dependent: tl.constexpr,
 ):
     """out = activation(x @ weight.T + bias), x [num_rows, depth], weight [width, depth].
 
     `activation` is "gelu", "gelu_tanh" or "silu_mul", which has no bias and halves the width: rows
     of `weight` are gate and up in turn, so both meet in one thread.
     """
+    wait_for_previous(dependent)
     row_tiles = tl.cdiv(num_rows, block_rows)
     column_tiles: tl.constexpr = width // block_columns
     # Tiles that run together share rows of x and of weight in the L2 cache.

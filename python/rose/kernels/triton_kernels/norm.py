@@ -8,6 +8,8 @@ this a NaN would reach the neighbours of its sequence.
 import triton
 import triton.language as tl
 
+from rose.kernels.triton_kernels.dependent_launch import wait_for_previous
+
 # The largest finite float32; comparing |x| with it catches infinity and (by being false) NaN.
 FLOAT32_MAX = tl.constexpr(3.4028234663852886e38)
 
@@ -28,23 +30,28 @@ def add_layer_norm_kernel(
     out_ptr,
     bad_rows_ptr,
     eps,
+    part_stride,
     width: tl.constexpr,
     block: tl.constexpr,
-    has_x: tl.constexpr,
+    num_parts: tl.constexpr,
     has_linear_bias: tl.constexpr,
     contain: tl.constexpr,
+    dependent: tl.constexpr,
 ):
-    """out = LayerNorm(x + linear_bias + residual)."""
+    """out = LayerNorm(sum of parts + linear_bias + residual), parts [num_parts, rows, width]."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, block)
     mask = columns < width
-    x = tl.load(residual_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
-    if has_x:
-        x += tl.load(x_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
-    if has_linear_bias:
-        x += tl.load(linear_bias_ptr + columns, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + columns, mask=mask, other=0.0).to(tl.float32)
     bias = tl.load(bias_ptr + columns, mask=mask, other=0.0).to(tl.float32)
+    x = tl.zeros([block], tl.float32)
+    if has_linear_bias:
+        x += tl.load(linear_bias_ptr + columns, mask=mask, other=0.0).to(tl.float32)
+    wait_for_previous(dependent)
+    x += tl.load(residual_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
+    for part in tl.static_range(num_parts):
+        at = x_ptr + part * part_stride + row * width + columns
+        x += tl.load(at, mask=mask, other=0.0).to(tl.float32)
     centered = tl.where(mask, x - tl.sum(x, 0) / width, 0.0)
     variance = tl.sum(centered * centered, 0) / width
     finite = is_finite(variance)
@@ -63,19 +70,23 @@ def add_rms_norm_kernel(
     out_ptr,
     bad_rows_ptr,
     eps,
+    part_stride,
     width: tl.constexpr,
     block: tl.constexpr,
-    has_x: tl.constexpr,
+    num_parts: tl.constexpr,
     contain: tl.constexpr,
+    dependent: tl.constexpr,
 ):
-    """residual += x; out = RMSNorm(residual)."""
+    """residual += sum of parts; out = RMSNorm(residual), parts [num_parts, rows, width]."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, block)
     mask = columns < width
-    x = tl.load(residual_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
-    if has_x:
-        x += tl.load(x_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + columns, mask=mask, other=0.0).to(tl.float32)
+    wait_for_previous(dependent)
+    x = tl.load(residual_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
+    for part in tl.static_range(num_parts):
+        at = x_ptr + part * part_stride + row * width + columns
+        x += tl.load(at, mask=mask, other=0.0).to(tl.float32)
     mean_square = tl.sum(x * x, 0) / width
     finite = is_finite(mean_square)
     out = x * tl.rsqrt(mean_square + eps) * weight
@@ -84,9 +95,9 @@ def add_rms_norm_kernel(
         x = tl.where(finite, x, 0.0)
         out = tl.where(finite, out, 0.0)
         tl.store(bad_rows_ptr + row, 1, mask=finite == 0)
-        if not has_x:
+        if num_parts == 0:
             changed = mask & (finite == 0)
-    if has_x or contain:
+    if num_parts > 0 or contain:
         x = x.to(residual_ptr.dtype.element_ty)
         tl.store(residual_ptr + row * width + columns, x, mask=changed)
     tl.store(out_ptr + row * width + columns, out.to(out_ptr.dtype.element_ty), mask=mask)
@@ -104,20 +115,22 @@ def add_normed_rms_norm_kernel(
     width: tl.constexpr,
     block: tl.constexpr,
     contain: tl.constexpr,
+    dependent: tl.constexpr,
 ):
     """residual += RMSNorm(x); out = RMSNorm(residual)."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, block)
     mask = columns < width
     element_type = residual_ptr.dtype.element_ty
-    x = tl.load(x_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
     x_weight = tl.load(x_weight_ptr + columns, mask=mask, other=0.0).to(tl.float32)
+    weight = tl.load(weight_ptr + columns, mask=mask, other=0.0).to(tl.float32)
+    wait_for_previous(dependent)
+    x = tl.load(x_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
     x_square = tl.sum(x * x, 0) / width
     # Rounded where the layer by itself would round.
     normed = (x * tl.rsqrt(x_square + eps) * x_weight).to(element_type).to(tl.float32)
     total = tl.load(residual_ptr + row * width + columns, mask=mask, other=0.0).to(tl.float32)
     total += normed
-    weight = tl.load(weight_ptr + columns, mask=mask, other=0.0).to(tl.float32)
     mean_square = tl.sum(total * total, 0) / width
     out = total * tl.rsqrt(mean_square + eps) * weight
     if contain:

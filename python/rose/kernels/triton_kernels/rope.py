@@ -3,6 +3,8 @@
 import triton
 import triton.language as tl
 
+from rose.kernels.triton_kernels.dependent_launch import wait_for_previous
+
 
 @triton.jit(do_not_specialize_on_alignment=["positions_ptr"])
 def qk_norm_rope_kernel(
@@ -20,11 +22,13 @@ def qk_norm_rope_kernel(
     half_block: tl.constexpr,
     head_block: tl.constexpr,
     has_norm: tl.constexpr,
+    dependent: tl.constexpr,
 ):
     """A program holds `head_block` heads of one row; heads are queries, then keys, then values.
 
     `cos` and `sin` are [positions, half] float32; a pair is (i, i + half), as in Llama and Qwen.
     """
+    wait_for_previous(dependent)
     row = tl.program_id(0).to(tl.int64)
     heads = tl.program_id(1) * head_block + tl.arange(0, head_block)
     columns = tl.arange(0, half_block)
