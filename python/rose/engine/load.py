@@ -139,6 +139,7 @@ def load_model(
             outputs,
             checkpoint.splade.values if checkpoint.splade else None,
             checkpoint.lower_case,
+            checkpoint.truncation_side,
             str(dtype),
             rose.__version__,
         )
