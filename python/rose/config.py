@@ -13,6 +13,7 @@ Task = Literal["embed", "score", "classify"]
 TaskChoice = Literal["auto", "embed", "score"]
 OutputKind = Literal["dense", "sparse", "tokens"]
 SelfCheckMode = Literal["refuse", "warn", "off"]
+TruncationSide = Literal["right", "left"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
 Activation = Literal["identity", "sigmoid", "softmax"]
 PoolingMode = Literal["mean", "cls", "last_token", "max", "mean_sqrt_len_tokens", "weighted_mean"]
@@ -272,7 +273,8 @@ class Templates:
 
     pair: str = ""
     """Of a pair: `{query}`, then `{document}`, perhaps `{instruction}` before it; `{split}` where what
-    is before and after it is tokenized apart."""
+    is before and after it is tokenized apart; `{if instruction}` and `{end}` around a part that is
+    there only with an instruction."""
     query: str = ""
     """Of a query by itself: ends with `{query}`, perhaps with `{instruction}` before it."""
     document: str = ""
@@ -311,6 +313,8 @@ class ModelInfo:
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     templates: Templates = field(default_factory=Templates)
+    truncation_side: TruncationSide = "right"
+    """Which end of a text that is too long is cut off, where the request does not say."""
     strip: bool = False
     """Outer white space is removed before tokenization."""
     lower_case: bool = False

@@ -253,7 +253,10 @@ def test_tokenize_and_get_model(tulip: Any) -> None:
     @tulip.on("GetModel")
     def get_model(request: pb.GetModelRequest, context: Any) -> pb.GetModelResponse:
         return pb.GetModelResponse(
-            model="m", task=pb.TASK_EMBED, limits=pb.Limits(max_sequence_tokens=256)
+            model="m",
+            task=pb.TASK_EMBED,
+            limits=pb.Limits(max_sequence_tokens=256),
+            truncation_side=pb.TRUNCATION_SIDE_LEFT,
         )
 
     with Client(tulip.address) as client:
@@ -263,6 +266,7 @@ def test_tokenize_and_get_model(tulip: Any) -> None:
     assert sequence.token_ids.tolist() == [101, 7, 102]
     assert (sequence.second_segment_start, sequence.tokens) == (2, ("a",))
     assert (model.name, model.task, model.limits.max_sequence_tokens) == ("m", "embed", 256)
+    assert model.truncation_side == "left"
 
 
 def test_answers_larger_than_grpcs_default_limit_pass(tulip: Any) -> None:

@@ -192,6 +192,20 @@ def test_options_come_from_the_environment(serve: Any, cross_encoder_directory: 
         assert client.get_model().limits.max_items_per_request == 7
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MAX_BATCH_TOKENS", "many"),
+        ("DRAIN_TIMEOUT", "soon"),
+        ("STRICT_MODEL_NAME", "maybe"),
+        ("WARMUP_TOKENS", "16 x"),
+    ],
+)
+def test_a_wrong_variable_is_named_with_its_value(name: str, value: str) -> None:
+    done = rose("serve", "demo", **{f"ROSE_SERVE_{name}": value})
+    refused(done, f"ROSE_SERVE_{name}", f"got '{value.rpartition(' ')[2]}'")
+
+
 def copy_of(model: Path, directory: Path) -> Path:
     return Path(shutil.copytree(model, directory / "model"))
 

@@ -27,8 +27,9 @@ pub(crate) async fn encode_score(model: &Model, pool: &Pool, request: &mut Score
     if model.task() == Task::Embed {
         return None;
     }
-    let truncation = options(tokenizer_limit(model), request.truncation.as_ref())?;
+    let truncation = options(model, request.truncation.as_ref())?;
     let query = content(request.query.as_ref()?)?;
+    has_room(&truncation, tokenizer.num_special_pair())?;
     let contents = contents(&request.documents)?;
     let instruction = request.instruction.as_str();
     let query = encode_query_with(tokenizer, pool, query, instruction, &truncation).await;
@@ -54,7 +55,8 @@ pub(crate) async fn encode_score(model: &Model, pool: &Pool, request: &mut Score
 /// Puts sequences in place of the inputs.
 pub(crate) async fn encode_embed(model: &Model, pool: &Pool, request: &mut EmbedRequest) -> Cuts {
     let tokenizer: &Arc<Tokenizer> = model.tokenizer.as_ref()?;
-    let truncation = options(tokenizer_limit(model), request.truncation.as_ref())?;
+    let truncation = options(model, request.truncation.as_ref())?;
+    has_room(&truncation, tokenizer.num_special_single())?;
     let prompt = prompt(model, request)?.into_owned();
     let contents = contents(&request.inputs)?;
     let encoded = encode_batch(tokenizer, pool, &prompt, contents, &truncation).await;
@@ -67,13 +69,9 @@ pub(crate) async fn encode_embed(model: &Model, pool: &Pool, request: &mut Embed
     Some(cuts.reports)
 }
 
-fn tokenizer_limit(model: &Model) -> usize {
-    model.limits().max_sequence_tokens as usize
-}
-
 /// The limits of a request as Tulip reads them; `None` for what is not done here.
-fn options(max_tokens: usize, given: Option<&v1::Truncation>) -> Option<TruncationOptions> {
-    let mut options = TruncationOptions::to(max_tokens);
+fn options(model: &Model, given: Option<&v1::Truncation>) -> Option<TruncationOptions> {
+    let mut options = model.truncation();
     let Some(given) = given else {
         return Some(options);
     };
@@ -83,7 +81,8 @@ fn options(max_tokens: usize, given: Option<&v1::Truncation>) -> Option<Truncati
         TruncationPolicy::ChunkMax => return None,
     };
     options.side = match TruncationSide::try_from(given.side).ok()? {
-        TruncationSide::Unspecified | TruncationSide::Right => Side::Right,
+        TruncationSide::Unspecified => options.side,
+        TruncationSide::Right => Side::Right,
         TruncationSide::Left => Side::Left,
     };
     options.pair = match v1::PairTruncation::try_from(given.pair).ok()? {
@@ -93,11 +92,17 @@ fn options(max_tokens: usize, given: Option<&v1::Truncation>) -> Option<Truncati
         v1::PairTruncation::LongestFirst => PairTruncation::LongestFirst,
     };
     let ceiling = |value: u32| (value > 0).then_some(value as usize);
-    options.max_tokens =
-        ceiling(given.max_tokens).map_or(max_tokens, |given| given.min(max_tokens));
+    if let Some(max_tokens) = ceiling(given.max_tokens) {
+        options.max_tokens = max_tokens.min(options.max_tokens);
+    }
     options.max_query_tokens = ceiling(given.max_query_tokens);
     options.max_document_tokens = ceiling(given.max_document_tokens);
     Some(options)
+}
+
+/// Whether a ceiling leaves anything of a text; if not, the replica says so.
+fn has_room(truncation: &TruncationOptions, special_tokens: usize) -> Option<()> {
+    (truncation.max_tokens > special_tokens).then_some(())
 }
 
 fn content(input: &Input) -> Option<Content> {

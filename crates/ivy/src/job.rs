@@ -1,6 +1,5 @@
 //! The two jobs in which every dialect ends: score and embed.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -97,7 +96,6 @@ impl Gateway {
         self.check_count(names.items, items)?;
         request.model = model.name().to_owned();
         let characters = characters(request.query.iter().chain(&request.documents));
-        let top_n = request.top_n as usize;
         let rename = |error: Error| names.rename("documents", error);
         let begun = Instant::now();
         let encode = encode_score(&model, &self.pool, &mut request);
@@ -109,17 +107,20 @@ impl Gateway {
             let message = format!("{} scores for {items} documents", answer.scores.len());
             return Err(Error::Internal(message));
         }
+        if let Some(index) = answer.ranking.iter().find(|&&at| at as usize >= items) {
+            let message = format!("ranking names document {index} of {items}");
+            return Err(Error::Internal(message));
+        }
         for error in &mut answer.item_errors {
             error.message = rename(at_field(&error.message)).to_string();
         }
         if answer.item_errors.len() == items {
             return Err(first_failure(&answer.item_errors, rename));
         }
-        let ranking = ranking(&answer.scores, &answer.item_errors, top_n);
         let label_scores = answer.label_scores.map(|tensor| float32(&tensor));
         Ok(Scored {
             scores: answer.scores,
-            ranking,
+            ranking: answer.ranking,
             label_scores: label_scores.unwrap_or_default(),
             report: Report {
                 usage: answer.usage.unwrap_or_default(),
@@ -270,40 +271,4 @@ pub(crate) fn float32(tensor: &Tensor) -> Vec<f32> {
         .iter()
         .map(|&value| f32::from_le_bytes(value))
         .collect()
-}
-
-/// Indices of the best documents, best first, ties by index; `top_n` 0 = all.
-fn ranking(scores: &[f32], failed: &[ItemError], top_n: usize) -> Vec<u32> {
-    let mut answered = vec![true; scores.len()];
-    for error in failed {
-        if let Some(answered) = answered.get_mut(error.index as usize) {
-            *answered = false;
-        }
-    }
-    let indices = (0..).zip(&answered).filter(|(_, answered)| **answered);
-    let mut ranking: Vec<u32> = indices.map(|(index, _)| index).collect();
-    ranking.sort_by(|&a, &b| {
-        let by_score = scores[b as usize].partial_cmp(&scores[a as usize]);
-        by_score.unwrap_or(Ordering::Equal)
-    });
-    if top_n > 0 {
-        ranking.truncate(top_n);
-    }
-    ranking
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ties_go_by_index_and_failures_are_left_out() {
-        let scores = [0.5, 0.0, 0.9, 0.5, -0.0, 0.9];
-        assert_eq!(ranking(&scores, &[], 0), [2, 5, 0, 3, 1, 4]);
-        let failed = ItemError {
-            index: 5,
-            ..ItemError::default()
-        };
-        assert_eq!(ranking(&scores, &[failed], 3), [2, 0, 3]);
-    }
 }

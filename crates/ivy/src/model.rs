@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use tokenization::{LoadError, Tokenizer, TokenizerOptions};
-use tulip_proto::v1::{GetModelResponse, Limits, Task, Template};
+use tokenization::{LoadError, Side, Tokenizer, TokenizerOptions, TruncationOptions};
+use tulip_proto::v1::{GetModelResponse, Limits, Task, Template, TruncationSide};
 
 use crate::error::{Error, Result};
 
@@ -87,6 +87,18 @@ impl Model {
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.info.limits.unwrap_or_default()
+    }
+
+    /// How a text that is too long is cut where the request does not say.
+    #[must_use]
+    pub fn truncation(&self) -> TruncationOptions {
+        TruncationOptions {
+            side: match self.info.truncation_side() {
+                TruncationSide::Left => Side::Left,
+                TruncationSide::Right | TruncationSide::Unspecified => Side::Right,
+            },
+            ..TruncationOptions::to(self.limits().max_sequence_tokens as usize)
+        }
     }
 
     /// Its template, empty where the replica said none.

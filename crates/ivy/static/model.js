@@ -34,7 +34,7 @@ function card(model) {
     ["Task", TASKS[model.task] ?? model.task],
     ["Architecture", model.architecture],
     ["Runs on", [model.device, model.dtype].filter(Boolean).join(", ")],
-    // A server on a GPU does not say how many it holds.
+    // On a GPU each replica says how many it holds.
     ["CUDA graphs", model.device === "cpu" ? "none on a CPU" : undefined],
     ...vectors,
     ["Sequence", limit(model.max_sequence_tokens, "token")],
@@ -66,6 +66,16 @@ export function showReplicas(place, replicas) {
   place.replaceChildren(...byAddress.map(replicaEntry));
 }
 
+function graphs({ graphs, failed_captures, eager_steps, replayed_steps, bytes }) {
+  const steps = eager_steps + replayed_steps;
+  const parts = [
+    steps > 0 ? `${((100 * replayed_steps) / steps).toFixed(0)} % of steps replayed` : null,
+    failed_captures > 0 ? `${counted(failed_captures, "capture")} failed` : null,
+  ];
+  const held = `${counted(graphs, "CUDA graph")} in ${(bytes / 2 ** 20).toFixed(0)} MiB`;
+  return [held, ...parts.filter(Boolean)].join(", ");
+}
+
 function replicaEntry(replica) {
   const name = replica.address === "local" ? "this process" : replica.address;
   const state = element("span", { class: "pill", "data-state": STATES[replica.state] ?? "waiting" }, replica.state);
@@ -92,6 +102,7 @@ function replicaEntry(replica) {
     `${short(replica.queued_tokens)} waiting`,
     `${short(replica.running_tokens)} running in ${counted(replica.steps_in_flight, "step")}`,
     replica.tokens_per_second > 0 ? `${short(replica.tokens_per_second)} tokens/s` : null,
+    replica.graphs && graphs(replica.graphs),
   ];
   return element(
     "li",

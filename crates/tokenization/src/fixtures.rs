@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::error::LoadError;
 use crate::{Content, PairTemplate, Tokenizer, TokenizerOptions, TruncationOptions};
 
 /// A tokenizer and the name it has in a failing assertion.
@@ -24,15 +25,24 @@ pub(crate) fn reference(json: &Value) -> tokenizers::Tokenizer {
 
 /// The tokenizer of a model with a template of pairs; its instruction is `find it`.
 pub(crate) fn load_with_template(json: &Value, template: &str) -> Tokenizer {
+    load_with_instruction(json, template, "find it").unwrap()
+}
+
+/// With this instruction where a request brings none.
+pub(crate) fn load_with_instruction(
+    json: &Value,
+    template: &str,
+    instruction: &str,
+) -> Result<Tokenizer, LoadError> {
     let options = TokenizerOptions {
         max_sequence_tokens: 10_000,
         strip: true,
         lower_case: false,
         vocab_size: 1_000,
     };
-    let template = PairTemplate::new(template, "find it").unwrap();
+    let template = PairTemplate::new(template, instruction)?;
     let json = json.to_string();
-    Tokenizer::from_json_with_template(json.as_bytes(), options, &template).unwrap()
+    Tokenizer::from_json_with_template(json.as_bytes(), options, &template)
 }
 
 /// Ids of a prompt that was rendered by hand, read as one text by the reference.

@@ -5,12 +5,15 @@ use serde_json::Value;
 use crate::error::LoadError;
 
 /// A template with the places `{query}`, `{document}` and perhaps `{instruction}`. A mark `{split}`
-/// makes the tokenizer read what is before and after it apart.
+/// makes the tokenizer read what is before and after it apart. A part that begins with
+/// `{if instruction}` and ends with `{end}` is there only where there is an instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PairTemplate {
     text: String,
     pub(crate) default_instruction: String,
     document_at: usize,
+    /// Places of the two marks around an optional part.
+    optional: Option<(usize, usize)>,
 }
 
 /// A piece of a run of text.
@@ -35,13 +38,17 @@ const DOCUMENT: &str = "{document}";
 const INSTRUCTION: &str = "{instruction}";
 /// What is before and after it is tokenized apart.
 const SPLIT: &str = "{split}";
+/// Around a part that is there only with an instruction.
+const IF_INSTRUCTION: &str = "{if instruction}";
+const END: &str = "{end}";
 
 impl PairTemplate {
     /// Checks the places of a template.
     ///
     /// # Errors
-    /// `{query}` or `{document}` is not there exactly once, the document comes first, or
-    /// `{instruction}` is there twice or after the document.
+    /// `{query}` or `{document}` is not there exactly once, the document comes first,
+    /// `{instruction}` is there twice or after the document, or an optional part has no end, no
+    /// `{instruction}`, or the query or the document in it.
     pub fn new(
         text: impl Into<String>,
         default_instruction: impl Into<String>,
@@ -64,10 +71,24 @@ impl PairTemplate {
             let message = format!("{INSTRUCTION} stands after {DOCUMENT}");
             return Err(LoadError::Template(message));
         }
+        let optional = if text.contains(IF_INSTRUCTION) || text.contains(END) {
+            let marks = (once(IF_INSTRUCTION)?, once(END)?);
+            let part = text.get(marks.0..marks.1).unwrap_or_default();
+            if !part.contains(INSTRUCTION) || part.contains(QUERY) || part.contains(DOCUMENT) {
+                let message = format!(
+                    "between {IF_INSTRUCTION} and {END} must be {INSTRUCTION}, and no other place"
+                );
+                return Err(LoadError::Template(message));
+            }
+            Some(marks)
+        } else {
+            None
+        };
         Ok(Self {
             text,
             default_instruction: default_instruction.into(),
             document_at,
+            optional,
         })
     }
 
@@ -77,8 +98,17 @@ impl PairTemplate {
         self.text.contains(INSTRUCTION)
     }
 
-    pub(crate) fn before(&self) -> &str {
-        &self.text[..self.document_at]
+    /// All before the document, with or without an instruction.
+    pub(crate) fn before(&self, instructed: bool) -> String {
+        let before = &self.text[..self.document_at];
+        match self.optional {
+            None => before.to_owned(),
+            Some((begin, end)) => {
+                let part = &before[begin + IF_INSTRUCTION.len()..end];
+                let part = if instructed { part } else { "" };
+                [&before[..begin], part, &before[end + END.len()..]].concat()
+            }
+        }
     }
 
     pub(crate) fn after(&self) -> &str {

@@ -18,9 +18,9 @@ use crate::tokenizer::{Content, Tokenizer, TokenizerOptions};
 pub(crate) struct CompiledTemplate {
     default_instruction: String,
     has_instruction: bool,
-    segments: Vec<Segment>,
-    /// The run that the document is in, up to it.
-    before_document: Vec<Part>,
+    /// All before the document, where there is an instruction and where there is none.
+    instructed: Opening,
+    plain: Opening,
     /// The run that the document is in, from its end on: read together with the document.
     after_document: String,
     /// How many tokens `after_document` has by itself.
@@ -29,6 +29,42 @@ pub(crate) struct CompiledTemplate {
     suffix: Vec<u32>,
     /// A space after another character always begins a piece of its own.
     splits_at_spaces: bool,
+}
+
+/// All of a template before the document.
+#[derive(Debug, Clone)]
+struct Opening {
+    segments: Vec<Segment>,
+    /// The run that the document is in, up to it.
+    before_document: Vec<Part>,
+}
+
+impl Opening {
+    fn new(text: &str, control: &[(String, u32)]) -> Self {
+        let mut segments = segments(text, control);
+        let before_document = match segments.pop() {
+            Some(Segment::Run(parts)) => parts,
+            last => {
+                segments.extend(last);
+                Vec::new()
+            }
+        };
+        Self {
+            segments,
+            before_document,
+        }
+    }
+
+    fn begins_with_control(&self) -> bool {
+        matches!(self.segments.first(), Some(Segment::Control(_)))
+    }
+
+    fn controls(&self) -> impl Iterator<Item = u32> {
+        self.segments.iter().filter_map(|segment| match segment {
+            Segment::Control(id) => Some(*id),
+            Segment::Run(_) | Segment::Split => None,
+        })
+    }
 }
 
 /// What precedes the documents of one request.
@@ -110,11 +146,8 @@ impl CompiledTemplate {
         template: &PairTemplate,
         control: &[(String, u32)],
     ) -> Result<Self, LoadError> {
-        let before = segments(template.before(), control);
-        let (mut segments_before, before_document) = match before.split_last() {
-            Some((Segment::Run(parts), rest)) => (rest.to_vec(), parts.clone()),
-            _ => (before, Vec::new()),
-        };
+        let [mut instructed, mut plain_opening] =
+            [true, false].map(|with| Opening::new(&template.before(with), control));
         let after = segments(template.after(), control);
         let after_document = match after.first() {
             Some(Segment::Run(parts)) => render(parts, "", ""),
@@ -131,19 +164,25 @@ impl CompiledTemplate {
         }
         // A prompt that begins with a control token is complete. Around others go the tokens that
         // the tokenizer puts around every text.
-        if !matches!(segments_before.first(), Some(Segment::Control(_))) {
+        let complete = instructed.begins_with_control();
+        if complete != plain_opening.begins_with_control() {
+            let message = "begins with a control token only with, or only without, an instruction";
+            return Err(LoadError::Template(message.into()));
+        }
+        if !complete {
             let (prefix, end) = tokenizer.single.constant_parts().ok_or_else(|| {
                 LoadError::Template("the post-processor has no constant layout".into())
             })?;
-            segments_before.splice(..0, prefix.iter().map(|&id| Segment::Control(id)));
+            for opening in [&mut instructed, &mut plain_opening] {
+                let prefix = prefix.iter().map(|&id| Segment::Control(id));
+                opening.segments.splice(..0, prefix);
+            }
             suffix.extend_from_slice(end);
         }
         let vocab_size = tokenizer.options.vocab_size;
-        let controls = segments_before.iter().filter_map(|segment| match segment {
-            Segment::Control(id) => Some(*id),
-            Segment::Run(_) | Segment::Split => None,
-        });
-        if let Some(id) = controls
+        if let Some(id) = instructed
+            .controls()
+            .chain(plain_opening.controls())
             .chain(suffix.iter().copied())
             .find(|&id| id >= vocab_size)
         {
@@ -157,8 +196,8 @@ impl CompiledTemplate {
         Ok(Self {
             default_instruction: template.default_instruction.clone(),
             has_instruction: template.has_instruction(),
-            segments: segments_before,
-            before_document,
+            instructed,
+            plain: plain_opening,
             after_document,
             after_tokens,
             suffix,
@@ -205,8 +244,13 @@ impl CompiledTemplate {
         } else {
             instruction
         };
+        let opening = if instruction.is_empty() {
+            &self.plain
+        } else {
+            &self.instructed
+        };
         let mut head = Head::default();
-        for segment in &self.segments {
+        for segment in &opening.segments {
             match segment {
                 Segment::Control(id) => head.token_ids.push(*id),
                 Segment::Run(parts) => {
@@ -218,7 +262,7 @@ impl CompiledTemplate {
         }
         let open = open_run(
             tokenizer,
-            &self.before_document,
+            &opening.before_document,
             instruction,
             query,
             &mut head,

@@ -53,6 +53,60 @@ fn ids_are_those_of_the_whole_prompt() {
 }
 
 #[test]
+fn an_optional_part_is_there_with_an_instruction_only() {
+    let json = fixtures::qwen();
+    for (chat, with, without) in [
+        (
+            "<s>user\n{if instruction}<I>: {instruction}\n{end}<Q>: {query}\n<D>: {document}</s>",
+            "<s>user\n<I>: hello\n<Q>: {query}\n<D>: {document}</s>",
+            "<s>user\n<Q>: {query}\n<D>: {document}</s>",
+        ),
+        (
+            "<s>{query}{if instruction}</s>{instruction}<s>{end}{split}: {document}",
+            "<s>{query}</s>hello<s>{split}: {document}",
+            "<s>{query}{split}: {document}",
+        ),
+    ] {
+        let optional = fixtures::load_with_instruction(&json, chat, "").unwrap();
+        let default = fixtures::load_with_instruction(&json, chat, "hello").unwrap();
+        assert!(optional.has_instruction());
+        for query in TEXTS {
+            for document in TEXTS {
+                let ids = |tokenizer: &Tokenizer, instruction: &str| {
+                    let options = TruncationOptions::to(1_000);
+                    let query = tokenizer.encode_query_with(&text(query), instruction, &options);
+                    let pair = tokenizer.encode_pair(&query.unwrap(), &text(document), &options);
+                    pair.unwrap().token_ids
+                };
+                assert_eq!(ids(&optional, "hello"), ids(&load(&json, with), ""));
+                assert_eq!(ids(&optional, ""), ids(&load(&json, without), ""));
+                assert_eq!(ids(&default, ""), ids(&load(&json, with), ""));
+            }
+        }
+    }
+}
+
+#[test]
+fn optional_parts_that_cannot_be() {
+    for chat in [
+        "{if instruction}{query} {document}",
+        "{query} {document}{end}",
+        "{end}{instruction}{if instruction}{query} {document}",
+        "{if instruction}x{end}{instruction} {query} {document}",
+        "{if instruction}{instruction} {query}{end} {document}",
+        "{query} {if instruction}{instruction}{document}{end}",
+        "{if instruction}{instruction}{end}{if instruction}{end}{query} {document}",
+        "{query} {document}{if instruction}{instruction}{end}",
+    ] {
+        assert!(PairTemplate::new(chat, "").is_err(), "{chat}");
+    }
+    let mixed = "{if instruction}<s>{instruction}{end}{query} {document}";
+    let error = fixtures::load_with_instruction(&fixtures::qwen(), mixed, "").unwrap_err();
+    let expected = "only with, or only without, an instruction";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[test]
 fn tokenizers_that_do_not_split_at_spaces_read_the_run_as_a_whole() {
     let json = fixtures::gemma();
     for text in [

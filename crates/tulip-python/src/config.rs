@@ -8,7 +8,9 @@ use pyo3::prelude::*;
 use tulip::batch::BatchLayout;
 use tulip::config::{SchedulerConfig, ServerConfig};
 use tulip::cost::CostModel;
-use tulip::engine::{Activation, ModelInfo, Output, Outputs, Prompts, Similarity, Task, Templates};
+use tulip::engine::{
+    Activation, ModelInfo, Output, Outputs, Prompts, Side, Similarity, Task, Templates,
+};
 
 use crate::gateway::PyHttpConfig;
 use crate::value_error;
@@ -172,6 +174,7 @@ pub(crate) struct PyModelInfo {
     prompts: BTreeMap<String, String>,
     default_prompt_name: Option<String>,
     templates: PyTemplates,
+    truncation_side: String,
     strip: bool,
     lower_case: bool,
     dtype: String,
@@ -202,6 +205,11 @@ impl PyModelInfo {
             "softmax" => Activation::Softmax,
             other => return Err(unknown("activation", other)),
         };
+        let truncation_side = match self.truncation_side.as_str() {
+            "right" => Side::Right,
+            "left" => Side::Left,
+            other => return Err(unknown("truncation_side", other)),
+        };
         Ok(ModelInfo {
             name: self.name,
             architecture: self.architecture,
@@ -227,6 +235,7 @@ impl PyModelInfo {
                 document: self.templates.document,
                 default_instruction: self.templates.default_instruction,
             },
+            truncation_side,
             strip: self.strip,
             lower_case: self.lower_case,
             dtype: self.dtype,

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tulip::batch::Batch;
 use tulip::cuda_event::CudaEvent;
-use tulip::engine::{Engine, ModelInfo, StepError};
+use tulip::engine::{Engine, GraphCounters, ModelInfo, StepError};
 use tulip::lazy_tensor::{Event, LazyTensor, OutputBuffer};
 use tulip_cuda::{Driver, EventHandle, LibCuda};
 
@@ -31,6 +31,8 @@ pub(crate) struct EngineParts {
     step_slot: Py<PyAny>,
     device_error: Py<PyAny>,
     driver: Option<Arc<dyn Driver>>,
+    /// `rose.graphs.GraphCounters`; absent where the device has no graphs.
+    graph_counters: Option<Py<PyAny>>,
 }
 
 impl EngineParts {
@@ -74,12 +76,14 @@ impl EngineParts {
             .getattr("DeviceError")?
             .unbind();
         let step_slot = engine.getattr("step_slot")?.unbind();
+        let graph_counters: Option<Py<PyAny>> = engine.getattr("graph_counters")?.extract()?;
         Ok(Self {
             info,
             slots,
             step_slot,
             device_error,
             driver,
+            graph_counters,
         })
     }
 }
@@ -189,8 +193,44 @@ impl Engine for PyEngine<'_> {
         self.call(batch)
     }
 
+    fn graphs(&self) -> Option<GraphCounters> {
+        let counters = self.parts.graph_counters.as_ref()?.bind(self.py);
+        match counters.extract::<PyGraphCounters>() {
+            Ok(counters) => Some(counters.into()),
+            Err(error) => {
+                tracing::debug!("graph_counters: {error}");
+                None
+            }
+        }
+    }
+
     fn wait(&mut self, wait: &mut (dyn FnMut() + Send)) {
         self.py.detach(wait);
+    }
+}
+
+/// `rose.graphs.graph_runner.GraphCounters`.
+#[derive(FromPyObject)]
+struct PyGraphCounters {
+    eager_steps: u64,
+    replayed_steps: u64,
+    captures: u64,
+    failed_captures: u64,
+    capture_seconds: f64,
+    graph_bytes: u64,
+}
+
+impl From<PyGraphCounters> for GraphCounters {
+    fn from(counters: PyGraphCounters) -> Self {
+        let capture_time = Duration::try_from_secs_f64(counters.capture_seconds);
+        Self {
+            eager_steps: counters.eager_steps,
+            replayed_steps: counters.replayed_steps,
+            captures: counters.captures,
+            failed_captures: counters.failed_captures,
+            capture_time: capture_time.unwrap_or_default(),
+            bytes: counters.graph_bytes,
+        }
     }
 }
 

@@ -13,12 +13,13 @@ use tokio::time::Instant;
 use crate::awake::Awake;
 use crate::batch::Batch;
 use crate::config::SchedulerConfig;
-use crate::engine::{Engine, StepError};
+use crate::engine::{Engine, GraphCounters, StepError};
 use crate::error::{Error, Result};
 use crate::job::{Job, JobOutput, Submission};
 use crate::pace::Pace;
 use crate::scheduler::Scheduler;
 use crate::step_in_flight::StepInFlight;
+use crate::step_metrics;
 use crate::waiter::{Pending, Waiter};
 
 /// What waits and what runs, at one moment.
@@ -36,6 +37,8 @@ pub struct Load {
     pub max_queued_tokens: u64,
     /// Recent throughput; 0 = not known yet.
     pub tokens_per_second: f64,
+    /// What the engine's graphs did so far; `None` without graphs.
+    pub graphs: Option<GraphCounters>,
 }
 
 /// Why [`Dispatch::run`] returned.
@@ -70,6 +73,7 @@ struct State {
     running_tokens: u64,
     steps_in_flight: usize,
     pace: Pace,
+    graphs: Option<GraphCounters>,
     /// Why no more work is taken.
     stopped: Option<String>,
     /// Why the engine is broken for good.
@@ -86,6 +90,7 @@ impl Dispatch {
             running_tokens: 0,
             steps_in_flight: 0,
             pace: Pace::default(),
+            graphs: None,
             stopped: None,
             broken: None,
         };
@@ -152,6 +157,7 @@ impl Dispatch {
             steps_in_flight: state.steps_in_flight,
             max_queued_tokens: state.scheduler.config().max_queued_tokens,
             tokens_per_second: state.pace.tokens_per_second(),
+            graphs: state.graphs,
         }
     }
 
@@ -187,6 +193,7 @@ impl Dispatch {
             shared: &self.shared,
         };
         let mut waiter: Option<Waiter> = None;
+        self.shared.note_graphs(engine.graphs());
         loop {
             let mut next = None;
             engine.wait(&mut || next = self.shared.next_batch());
@@ -228,6 +235,8 @@ impl Dispatch {
                     }
                 }
             }
+            // While the device computes.
+            self.shared.note_graphs(engine.graphs());
         }
         engine.wait(&mut || {
             if let Some(waiter) = waiter.take() {
@@ -310,6 +319,13 @@ impl Shared {
     fn notify_if_idle(&self, state: &State) {
         if state.scheduler.is_empty() && state.steps_in_flight == 0 {
             self.idle.notify_waiters();
+        }
+    }
+
+    fn note_graphs(&self, graphs: Option<GraphCounters>) {
+        if let Some(counters) = &graphs {
+            step_metrics::graphs(counters);
+            self.state.lock().graphs = graphs;
         }
     }
 

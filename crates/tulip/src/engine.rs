@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+pub use tokenization::Side;
+use tokenization::TruncationOptions;
 
 use crate::batch::{Batch, BatchLayout};
 use crate::lazy_tensor::LazyTensor;
@@ -54,7 +58,8 @@ pub struct Prompts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Templates {
     /// Of a pair: `{query}`, then `{document}`, perhaps `{instruction}` before it; `{split}` where
-    /// what is before and after it is tokenized apart.
+    /// what is before and after it is tokenized apart; `{if instruction}` and `{end}` around a part
+    /// that is there only with an instruction.
     pub pair: String,
     /// Of a query by itself: ends with `{query}`, perhaps with `{instruction}` before it.
     pub query: String,
@@ -149,6 +154,8 @@ pub struct ModelInfo {
     pub prompts: Prompts,
     /// Prompts with places in them.
     pub templates: Templates,
+    /// Which end of a text that is too long is cut off, where the request does not say.
+    pub truncation_side: Side,
     /// Outer white space is removed before tokenization.
     pub strip: bool,
     /// Text is lower-cased before tokenization.
@@ -174,6 +181,38 @@ impl ModelInfo {
             dimensions => dimensions,
         }
     }
+
+    /// Whether calibrated scores are probabilities.
+    #[must_use]
+    pub fn gives_probabilities(&self) -> bool {
+        self.task != Task::Embed && self.activation.gives_probabilities()
+    }
+
+    /// How a text that is too long is cut where the request does not say.
+    #[must_use]
+    pub fn truncation(&self) -> TruncationOptions {
+        TruncationOptions {
+            side: self.truncation_side,
+            ..TruncationOptions::to(self.max_sequence_tokens)
+        }
+    }
+}
+
+/// What the engine's CUDA graphs did since its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GraphCounters {
+    /// Steps that ran kernel by kernel.
+    pub eager_steps: u64,
+    /// Steps that were one launch of a graph.
+    pub replayed_steps: u64,
+    /// Graphs captured; all are kept.
+    pub captures: u64,
+    /// Shapes whose capture failed; they stay eager.
+    pub failed_captures: u64,
+    /// Time that captures took.
+    pub capture_time: Duration,
+    /// Device memory of the graphs.
+    pub bytes: u64,
 }
 
 /// Why a step failed.
@@ -199,6 +238,11 @@ pub trait Engine {
     /// # Errors
     /// [`StepError::Batch`] fails this batch only, [`StepError::Fatal`] ends the server.
     fn step(&mut self, batch: &Batch) -> Result<LazyTensor, StepError>;
+
+    /// What its graphs did so far; `None` on devices without graphs. Called after each step.
+    fn graphs(&self) -> Option<GraphCounters> {
+        None
+    }
 
     /// Called by the dispatch loop around every blocking wait. An engine that holds a lock which
     /// others need (the interpreter's) releases it here.

@@ -10,7 +10,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::batch::{Batch, BatchLayout};
 use crate::engine::{
-    Activation, Engine, ModelInfo, Outputs, Prompts, Similarity, StepError, Task, Templates,
+    Activation, Engine, GraphCounters, ModelInfo, Outputs, Prompts, Side, Similarity, StepError,
+    Task, Templates,
 };
 use crate::lazy_tensor::{Event, LazyTensor};
 use crate::sequence::Sequence;
@@ -97,6 +98,8 @@ pub struct FakeEngine {
     gate: Option<Gate>,
     busy_until: Option<Instant>,
     log: Option<StepLog>,
+    rows: Option<fn(&Sequence) -> Vec<f32>>,
+    graphs: Option<GraphCounters>,
 }
 
 impl FakeEngine {
@@ -110,6 +113,8 @@ impl FakeEngine {
             gate: None,
             busy_until: None,
             log: None,
+            rows: None,
+            graphs: None,
         }
     }
 
@@ -138,6 +143,20 @@ impl FakeEngine {
     #[must_use]
     pub fn with_log(mut self, log: StepLog) -> Self {
         self.log = Some(log);
+        self
+    }
+
+    /// Sequences get these rows, `output_width` values each, not those of [`FakeEngine::row`].
+    #[must_use]
+    pub fn with_rows(mut self, rows: fn(&Sequence) -> Vec<f32>) -> Self {
+        self.rows = Some(rows);
+        self
+    }
+
+    /// Steps count as replayed, beside what `before` has.
+    #[must_use]
+    pub fn with_graphs(mut self, before: GraphCounters) -> Self {
+        self.graphs = Some(before);
         self
     }
 
@@ -171,6 +190,7 @@ impl FakeEngine {
             matryoshka_dimensions: Vec::new(),
             prompts: Prompts::default(),
             templates: Templates::default(),
+            truncation_side: Side::Right,
             strip: true,
             lower_case: false,
             dtype: "float32".into(),
@@ -219,6 +239,10 @@ impl Engine for FakeEngine {
         &self.info
     }
 
+    fn graphs(&self) -> Option<GraphCounters> {
+        self.graphs
+    }
+
     fn step(&mut self, batch: &Batch) -> Result<LazyTensor, StepError> {
         if let Some(gate) = &self.gate {
             gate.pass();
@@ -226,6 +250,9 @@ impl Engine for FakeEngine {
         if let Some(log) = &self.log {
             log.lock()
                 .push(batch.sequences().map(Sequence::num_tokens).collect());
+        }
+        if let Some(graphs) = &mut self.graphs {
+            graphs.replayed_steps += 1;
         }
         let step = self.script.pop_front().unwrap_or(FakeStep::Rows);
         let width = self.info.output_width;
@@ -235,6 +262,8 @@ impl Engine for FakeEngine {
                 // Each token by itself, so that tests can tell rows apart.
                 let tokens = sequence.token_ids.iter().map(|&id| vec![id].into());
                 rows.extend(tokens.flat_map(|token| Self::row(&self.info, &token)));
+            } else if let Some(row) = self.rows {
+                rows.extend(row(sequence));
             } else {
                 rows.extend(Self::row(&self.info, sequence));
             }

@@ -11,6 +11,7 @@ use tulip_proto::code_name;
 
 use crate::dispatch::Load;
 use crate::step_metrics::{
+    GRAPH_BYTES, GRAPH_CAPTURE_FAILURES, GRAPH_CAPTURE_SECONDS, GRAPH_CAPTURES, GRAPH_STEPS,
     PADDING_TOKENS, STEP_FAILURES, STEP_SECONDS, STEP_SEQUENCES, STEP_TOKENS,
 };
 
@@ -73,6 +74,21 @@ pub fn describe() {
         "Padding rows of steps; divide by step tokens for the share"
     );
     describe_counter!(STEP_FAILURES, "Steps that failed");
+    describe_counter!(
+        GRAPH_STEPS,
+        "Steps of an engine with CUDA graphs, by kind: replayed or eager"
+    );
+    describe_counter!(GRAPH_CAPTURES, "CUDA graphs captured; all are kept");
+    describe_counter!(
+        GRAPH_CAPTURE_FAILURES,
+        "Step shapes whose capture failed; they stay eager"
+    );
+    describe_gauge!(
+        GRAPH_CAPTURE_SECONDS,
+        Unit::Seconds,
+        "Time that captures took, all together"
+    );
+    describe_gauge!(GRAPH_BYTES, Unit::Bytes, "Device memory of the CUDA graphs");
 }
 
 /// One request from arrival to answer. Dropped without an answer it counts as cancelled.

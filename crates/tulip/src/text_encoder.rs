@@ -42,7 +42,7 @@ impl TextEncoder {
     /// The tokenizer or a template cannot be used.
     pub fn new(info: ModelInfo) -> Result<Self, LoadError> {
         let tokenizer = load_tokenizer(&info)?;
-        let truncation = TruncationOptions::to(info.max_sequence_tokens);
+        let truncation = info.truncation();
         Ok(Self {
             info,
             tokenizer,

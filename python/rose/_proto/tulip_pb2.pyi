@@ -224,7 +224,7 @@ class Timings(_message.Message):
     def __init__(self, tokenize_us: _Optional[int] = ..., queue_us: _Optional[int] = ..., compute_us: _Optional[int] = ..., total_us: _Optional[int] = ...) -> None: ...
 
 class LoadReport(_message.Message):
-    __slots__ = ("queued_tokens", "running_tokens", "max_queued_tokens", "queued_sequences", "steps_in_flight", "draining", "tokens_per_second")
+    __slots__ = ("queued_tokens", "running_tokens", "max_queued_tokens", "queued_sequences", "steps_in_flight", "draining", "tokens_per_second", "graphs")
     QUEUED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     RUNNING_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_QUEUED_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +232,7 @@ class LoadReport(_message.Message):
     STEPS_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     TOKENS_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    GRAPHS_FIELD_NUMBER: _ClassVar[int]
     queued_tokens: int
     running_tokens: int
     max_queued_tokens: int
@@ -239,7 +240,22 @@ class LoadReport(_message.Message):
     steps_in_flight: int
     draining: bool
     tokens_per_second: int
-    def __init__(self, queued_tokens: _Optional[int] = ..., running_tokens: _Optional[int] = ..., max_queued_tokens: _Optional[int] = ..., queued_sequences: _Optional[int] = ..., steps_in_flight: _Optional[int] = ..., draining: bool = ..., tokens_per_second: _Optional[int] = ...) -> None: ...
+    graphs: GraphReport
+    def __init__(self, queued_tokens: _Optional[int] = ..., running_tokens: _Optional[int] = ..., max_queued_tokens: _Optional[int] = ..., queued_sequences: _Optional[int] = ..., steps_in_flight: _Optional[int] = ..., draining: bool = ..., tokens_per_second: _Optional[int] = ..., graphs: _Optional[_Union[GraphReport, _Mapping]] = ...) -> None: ...
+
+class GraphReport(_message.Message):
+    __slots__ = ("graphs", "failed_captures", "eager_steps", "replayed_steps", "bytes")
+    GRAPHS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_CAPTURES_FIELD_NUMBER: _ClassVar[int]
+    EAGER_STEPS_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_STEPS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    graphs: int
+    failed_captures: int
+    eager_steps: int
+    replayed_steps: int
+    bytes: int
+    def __init__(self, graphs: _Optional[int] = ..., failed_captures: _Optional[int] = ..., eager_steps: _Optional[int] = ..., replayed_steps: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class ScoreRequest(_message.Message):
     __slots__ = ("request_id", "model", "query", "documents", "instruction", "truncation", "raw_scores", "top_n", "priority", "strict", "label", "all_labels")
@@ -270,7 +286,7 @@ class ScoreRequest(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., query: _Optional[_Union[Input, _Mapping]] = ..., documents: _Optional[_Iterable[_Union[Input, _Mapping]]] = ..., instruction: _Optional[str] = ..., truncation: _Optional[_Union[Truncation, _Mapping]] = ..., raw_scores: bool = ..., top_n: _Optional[int] = ..., priority: _Optional[_Union[Priority, str]] = ..., strict: bool = ..., label: _Optional[str] = ..., all_labels: bool = ...) -> None: ...
 
 class ScoreResponse(_message.Message):
-    __slots__ = ("request_id", "model", "scores", "ranking", "item_errors", "truncations", "usage", "timings", "load", "fingerprint", "label_scores", "labels", "best_chunk_start", "best_chunk_tokens")
+    __slots__ = ("request_id", "model", "scores", "ranking", "item_errors", "truncations", "usage", "timings", "load", "fingerprint", "label_scores", "labels", "best_chunk_start", "best_chunk_tokens", "score_logits")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     SCORES_FIELD_NUMBER: _ClassVar[int]
@@ -285,6 +301,7 @@ class ScoreResponse(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     BEST_CHUNK_START_FIELD_NUMBER: _ClassVar[int]
     BEST_CHUNK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SCORE_LOGITS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     model: str
     scores: _containers.RepeatedScalarFieldContainer[float]
@@ -299,7 +316,8 @@ class ScoreResponse(_message.Message):
     labels: _containers.RepeatedScalarFieldContainer[str]
     best_chunk_start: _containers.RepeatedScalarFieldContainer[int]
     best_chunk_tokens: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., scores: _Optional[_Iterable[float]] = ..., ranking: _Optional[_Iterable[int]] = ..., item_errors: _Optional[_Iterable[_Union[ItemError, _Mapping]]] = ..., truncations: _Optional[_Iterable[_Union[TruncationReport, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., load: _Optional[_Union[LoadReport, _Mapping]] = ..., fingerprint: _Optional[str] = ..., label_scores: _Optional[_Union[Tensor, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., best_chunk_start: _Optional[_Iterable[int]] = ..., best_chunk_tokens: _Optional[_Iterable[int]] = ...) -> None: ...
+    score_logits: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, request_id: _Optional[str] = ..., model: _Optional[str] = ..., scores: _Optional[_Iterable[float]] = ..., ranking: _Optional[_Iterable[int]] = ..., item_errors: _Optional[_Iterable[_Union[ItemError, _Mapping]]] = ..., truncations: _Optional[_Iterable[_Union[TruncationReport, _Mapping]]] = ..., usage: _Optional[_Union[Usage, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., load: _Optional[_Union[LoadReport, _Mapping]] = ..., fingerprint: _Optional[str] = ..., label_scores: _Optional[_Union[Tensor, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., best_chunk_start: _Optional[_Iterable[int]] = ..., best_chunk_tokens: _Optional[_Iterable[int]] = ..., score_logits: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class StreamError(_message.Message):
     __slots__ = ("code", "message", "retry_after_ms")
@@ -509,7 +527,7 @@ class Tokenizer(_message.Message):
     def __init__(self, tokenizer_json: _Optional[bytes] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class GetModelResponse(_message.Message):
-    __slots__ = ("model", "architecture", "task", "limits", "pooling", "normalized", "similarity", "dimensions", "matryoshka_dimensions", "labels", "positive_label", "score_activation", "dtype", "device", "vocab_size", "template", "tokenizer", "fingerprint", "server_version", "outputs")
+    __slots__ = ("model", "architecture", "task", "limits", "pooling", "normalized", "similarity", "dimensions", "matryoshka_dimensions", "labels", "positive_label", "score_activation", "dtype", "device", "vocab_size", "template", "tokenizer", "fingerprint", "server_version", "outputs", "truncation_side")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
@@ -530,6 +548,7 @@ class GetModelResponse(_message.Message):
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATION_SIDE_FIELD_NUMBER: _ClassVar[int]
     model: str
     architecture: str
     task: Task
@@ -550,4 +569,5 @@ class GetModelResponse(_message.Message):
     fingerprint: str
     server_version: str
     outputs: _containers.RepeatedScalarFieldContainer[OutputKind]
-    def __init__(self, model: _Optional[str] = ..., architecture: _Optional[str] = ..., task: _Optional[_Union[Task, str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., similarity: _Optional[str] = ..., dimensions: _Optional[int] = ..., matryoshka_dimensions: _Optional[_Iterable[int]] = ..., labels: _Optional[_Iterable[str]] = ..., positive_label: _Optional[str] = ..., score_activation: _Optional[str] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., vocab_size: _Optional[int] = ..., template: _Optional[_Union[Template, _Mapping]] = ..., tokenizer: _Optional[_Union[Tokenizer, _Mapping]] = ..., fingerprint: _Optional[str] = ..., server_version: _Optional[str] = ..., outputs: _Optional[_Iterable[_Union[OutputKind, str]]] = ...) -> None: ...
+    truncation_side: TruncationSide
+    def __init__(self, model: _Optional[str] = ..., architecture: _Optional[str] = ..., task: _Optional[_Union[Task, str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., pooling: _Optional[str] = ..., normalized: bool = ..., similarity: _Optional[str] = ..., dimensions: _Optional[int] = ..., matryoshka_dimensions: _Optional[_Iterable[int]] = ..., labels: _Optional[_Iterable[str]] = ..., positive_label: _Optional[str] = ..., score_activation: _Optional[str] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., vocab_size: _Optional[int] = ..., template: _Optional[_Union[Template, _Mapping]] = ..., tokenizer: _Optional[_Union[Tokenizer, _Mapping]] = ..., fingerprint: _Optional[str] = ..., server_version: _Optional[str] = ..., outputs: _Optional[_Iterable[_Union[OutputKind, str]]] = ..., truncation_side: _Optional[_Union[TruncationSide, str]] = ...) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from pathlib import Path
 from typing import Any, NoReturn
@@ -53,13 +54,16 @@ def read_pair_template(
     if _INSTRUCTION not in instructed or _QUERY not in instructed:
         return Templates(pair=without)
     default = instruction or _difference(without, instructed)
-    if default is None:
+    if default is not None:
+        return Templates(pair=instructed, default_instruction=default)
+    optional = _with_optional_part(without, instructed)
+    if optional is None:
         logger.warning(
-            "the chat template changes more than a text where there is an instruction: requests "
+            "the chat template changes more than one part where there is an instruction: requests "
             "with one are refused"
         )
         return Templates(pair=without)
-    return Templates(pair=instructed, default_instruction=default)
+    return Templates(pair=optional)
 
 
 def _source(transformer: Path, tokenizer_config: JsonObject) -> str | None:
@@ -93,6 +97,19 @@ def _render(source: str, structured: bool, arguments: dict[str, Any], system: st
         return environment.from_string(source).render(messages=messages, **arguments)
     except TemplateError as error:
         raise ModelLoadError(f"chat template: {error}") from error
+
+
+def _with_optional_part(without: str, instructed: str) -> str | None:
+    """One template for both, if `instructed` is `without` and one part more."""
+    pairs = zip(without, instructed, strict=False)
+    alike = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+    # A place that begins where they differ is not cut.
+    begin = len("".join(one for one, _ in alike).rstrip("{"))
+    end = len(instructed) - (len(without) - begin)
+    part = instructed[begin:end]
+    if instructed[end:] != without[begin:] or _INSTRUCTION not in part or _QUERY in part:
+        return None
+    return f"{without[:begin]}{{if instruction}}{part}{{end}}{without[begin:]}"
 
 
 def _difference(without: str, instructed: str) -> str | None:

@@ -10,7 +10,7 @@ from rose.checkpoint.chat_template import read_pair_template
 from rose.checkpoint.end_token import read_end_token
 from rose.checkpoint.head import HeadConfig, read_modules
 from rose.checkpoint.json_object import JsonObject
-from rose.config import Activation, Similarity, Templates
+from rose.config import Activation, Similarity, Templates, TruncationSide
 from rose.errors import ModelLoadError
 
 CONFIG_FILE = "config.json"
@@ -22,6 +22,8 @@ _TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
+# By families.
+_EPSILONS = ("layer_norm_eps", "rms_norm_eps", "norm_eps", "layer_norm_epsilon")
 # Tokenizers without a limit say 10³⁰.
 _NO_LIMIT = 1 << 31
 
@@ -46,8 +48,7 @@ class Checkpoint:
     """From a chat template with the roles of a pair."""
     max_length: int | None
     """Longest sequence that the files ask for; None = as the positions allow."""
-    cuts_left: bool
-    """The tokenizer's own code would drop the beginning of a text that is too long."""
+    truncation_side: TruncationSide
     lower_case: bool
     end_token: str | None
     """Behind every text of a model that reads the last token, by `add_eos_token`."""
@@ -77,9 +78,11 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     architectures = config.array("architectures")
     if not architectures or not isinstance(architectures[0], str):
         raise config.wrong("architectures", "an array with a class name", architectures)
+    _check_epsilons(config)
     options = _transformer_options(transformer, directory)
     st_config = JsonObject.read_optional(directory / _ST_CONFIG_FILE, directory)
     tokenizer_config = JsonObject.read_optional(transformer / "tokenizer_config.json", directory)
+    tokenizer_json = _tokenizer_json(transformer)
     prompts, default_prompt_name = _prompts(st_config)
     return Checkpoint(
         directory=directory,
@@ -96,10 +99,10 @@ def read_checkpoint(directory: Path) -> Checkpoint:
             prompts[default_prompt_name] if default_prompt_name else None,
         ),
         max_length=_max_length(options, tokenizer_config),
-        cuts_left=tokenizer_config.string("truncation_side", "right") == "left",
+        truncation_side=_truncation_side(tokenizer_config, tokenizer_json),
         lower_case=options.boolean("do_lower_case", False),
         end_token=read_end_token(tokenizer_config),
-        tokenizer_json=_tokenizer_json(transformer),
+        tokenizer_json=tokenizer_json,
         prompts=prompts,
         default_prompt_name=default_prompt_name,
         similarity=_similarity(st_config),
@@ -107,6 +110,13 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         labels=_labels(config),
         matryoshka_dimensions=_matryoshka_dimensions(config),
     )
+
+
+def _check_epsilons(config: JsonObject) -> None:
+    """Norms divide by what these keep from zero."""
+    for field in _EPSILONS:
+        if config.has(field) and not 0 < config.number(field) < 1:
+            raise config.wrong(field, "more than 0 and less than 1", config.values[field])
 
 
 def _refuse_adapter(transformer: Path) -> None:
@@ -149,6 +159,20 @@ def _tokenizer_json(transformer: Path) -> bytes:
         f"{transformer} has no {TOKENIZER_FILE}. Write one with transformers: "
         "AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY)"
     )
+
+
+def _truncation_side(tokenizer_config: JsonObject, tokenizer_json: bytes) -> TruncationSide:
+    """Where transformers looks: a tokenizer saved after its side was set has it in its own file."""
+    if tokenizer_config.has("truncation_side"):
+        side = tokenizer_config.string("truncation_side")
+        if side not in get_args(TruncationSide):
+            raise tokenizer_config.wrong("truncation_side", "right or left", side)
+        return cast("TruncationSide", side)
+    # The file can be tens of megabytes, and almost never says so.
+    if b'"Left"' not in tokenizer_json:
+        return "right"
+    tokenizer = JsonObject.parse(TOKENIZER_FILE, tokenizer_json)
+    return "left" if tokenizer.child("truncation").string("direction", "") == "Left" else "right"
 
 
 def _prompts(st_config: JsonObject) -> tuple[dict[str, str], str | None]:

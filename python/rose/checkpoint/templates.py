@@ -31,12 +31,12 @@ _QWEN3_RERANKER = (
 )
 
 # The prompt of the package mxbai-rerank (mxbai_rerank_v2.py), which tokenizes the line breaks after
-# the query and the document apart. Its optional line `instruction: …` before the query is not in it:
-# a place that may be empty is more than a template has.
+# the query and the document apart, and has the first line only where there is an instruction.
 _MXBAI_RERANK_V2 = (
     "<|im_start|>system\n"
     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\n"
     "<|im_start|>user\n"
+    "{if instruction}instruction: {instruction}\n{end}"
     "query: {query}{split}\n"
     "document: {document}{split}\n"
     "You are a search relevance expert who evaluates how well documents match search queries. For "

@@ -175,6 +175,7 @@ class _Prompted:
         """The prompt as one text, cut at marks `{split}`; too long, only the document is cut."""
         template = self._info.templates
         before, after = template.pair.split("{document}")
+        before = _optional_part(before, there=bool(template.default_instruction))
         *heads, before = (
             text.replace("{instruction}", template.default_instruction).replace("{query}", query)
             for text in before.split("{split}")
@@ -204,3 +205,11 @@ class _Prompted:
     def _plain(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
         return ids
+
+
+def _optional_part(text: str, *, there: bool) -> str:
+    begin, mark, rest = text.partition("{if instruction}")
+    if not mark:
+        return text
+    part, _, rest = rest.partition("{end}")
+    return begin + (part if there else "") + rest

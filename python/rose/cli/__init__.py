@@ -51,6 +51,13 @@ def _root(
     pass
 
 
+def _usage_message(error: Exception) -> str:
+    message: str = error.format_message()  # type: ignore[attr-defined]
+    # pydantic checked the value, and typer's message leaves it out.
+    errors = getattr(error.__cause__, "errors", None)
+    return message if errors is None else f"{message}, got {errors()[0]['input']!r}"
+
+
 def main() -> int:
     """Runs the command line; returns the exit status.
 
@@ -61,7 +68,7 @@ def main() -> int:
     try:
         result = app(standalone_mode=False)
     except _UsageException as error:
-        return fail(error.format_message(), EXIT_USAGE)  # type: ignore[attr-defined]
+        return fail(_usage_message(error), EXIT_USAGE)
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except RoseError as error:

@@ -109,7 +109,8 @@ def serve(
     pair_template: Annotated[
         str | None,
         _option(
-            "Replaces the prompt of a pair: {query}, {document}, perhaps {instruction}, {split}.",
+            "Replaces the prompt of a pair: {query}, {document}, perhaps {instruction}, {split}, and "
+            "{if instruction} and {end} around an optional part.",
             "PAIR_TEMPLATE",
             metavar="TEXT",
         ),

@@ -30,6 +30,7 @@ from rose.client.requests import (
 )
 from rose.client.results import (
     EmbedResult,
+    Graphs,
     ItemError,
     Load,
     RankedDocument,
@@ -55,6 +56,7 @@ __all__ = [
     "EmbedRequest",
     "EmbedResult",
     "FailedPrecondition",
+    "Graphs",
     "Input",
     "Internal",
     "InvalidArgument",

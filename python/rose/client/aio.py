@@ -20,7 +20,7 @@ from rose.client.calls import (
     checked_timeout,
 )
 from rose.client.channel import CHANNEL_OPTIONS, open_methods
-from rose.client.errors import error_of_rpc
+from rose.client.errors import client_is_closed, error_of_rpc
 from rose.client.model import ServedModel
 from rose.client.options import EmbedOptions, ScoreOptions, TokenizeOptions
 from rose.client.requests import EmbedRequest, Input, ScoreRequest, TokenizeRequest
@@ -54,9 +54,11 @@ class AsyncClient:
         self._options = CallOptions(target, timeout, retry, metadata)
         self._channel = grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._methods = open_methods(self._channel)
+        self._closed = False
 
     async def close(self) -> None:
-        """Ends the connection; calls in flight end as `Cancelled`."""
+        """Ends the connection; calls in flight, and later ones, end as `Cancelled`."""
+        self._closed = True
         await self._channel.close()
 
     async def __aenter__(self) -> Self:
@@ -175,12 +177,17 @@ class AsyncClient:
         timeout: float,
     ) -> AsyncIterator[StreamOutcome[Any]]:
         def open_stream(messages: AsyncIterator[Any], timeout: float) -> Any:  # noqa: ANN401
-            return self._methods[method](messages, timeout=timeout, metadata=self._options.metadata)
+            return self._start(method, messages, timeout)
 
         run = AsyncStreamRun[Any, Any](
             open_stream, requests, window, self._options.retry, checked_timeout(timeout)
         )
         return run.outcomes()
+
+    def _start(self, method: str, request: Any, timeout: float) -> Any:  # noqa: ANN401
+        if self._closed:
+            raise client_is_closed()
+        return self._methods[method](request, timeout=timeout, metadata=self._options.metadata)
 
     async def _call(self, method: str, request: Any, timeout: float | None) -> Any:  # noqa: ANN401
         options = self._options
@@ -188,9 +195,13 @@ class AsyncClient:
         attempts = Attempts(options.retry, seconds)
         while True:
             try:
-                return await self._methods[method](
-                    request, timeout=attempts.next_timeout(), metadata=options.metadata
-                )
+                return await self._start(method, request, attempts.next_timeout())
+            except asyncio.CancelledError:
+                # Of the caller's task, or of the call alone: its channel was closed under it.
+                task = asyncio.current_task()
+                if self._closed and task is not None and not task.cancelling():
+                    raise client_is_closed() from None
+                raise
             except grpc.RpcError as failure:
                 error = error_of_rpc(failure)
             await asyncio.sleep(attempts.pause_or_raise(error))

@@ -110,6 +110,11 @@ def error_of(code: str, message: str, retry_after: float | None = None) -> CallE
     return kind(message or code, code=code, retry_after=retry_after)
 
 
+def client_is_closed() -> CallError:
+    """The error of a call that met a closed client, or was in flight when it was closed."""
+    return error_of("CANCELLED", "the client is closed")
+
+
 def error_of_number(number: int, message: str, retry_after_ms: int) -> CallError:
     """The error for a status number, as streams carry it."""
     code = _NAME_OF_NUMBER.get(number, "UNKNOWN")

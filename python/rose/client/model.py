@@ -21,7 +21,10 @@ class Limits:
 
 @dataclass(frozen=True)
 class Template:
-    """Text around the parts: `{query}`, `{document}`, `{instruction}`; cut at marks `{split}`."""
+    """Text around the parts: `{query}`, `{document}`, `{instruction}`; cut at marks `{split}`.
+
+    What is between `{if instruction}` and `{end}` is there only with an instruction.
+    """
 
     pair: str
     query: str
@@ -40,6 +43,8 @@ class ServedModel:
     Attributes:
         task: `embed`, `score` or `classify`.
         dimensions: Of the vectors; 0 for cross-encoders.
+        truncation_side: Which end of a text that is too long is cut off, `right` or `left`, where
+            the request does not say.
         tokenizer_json: The tokenizer's file, empty unless asked for.
         fingerprint: Of weights, tokenizer and options; every answer carries it.
     """
@@ -61,6 +66,7 @@ class ServedModel:
     device: str
     vocab_size: int
     template: Template
+    truncation_side: str
     tokenizer_json: bytes
     tokenizer_sha256: str
     fingerprint: str
@@ -107,6 +113,9 @@ class ServedModel:
                 template.strip,
                 template.lower_case,
             ),
+            truncation_side="left"
+            if message.truncation_side == pb.TRUNCATION_SIDE_LEFT
+            else "right",
             tokenizer_json=message.tokenizer.tokenizer_json,
             tokenizer_sha256=message.tokenizer.sha256,
             fingerprint=message.fingerprint,

@@ -59,6 +59,19 @@ class Timings:
 
 
 @dataclass(frozen=True)
+class Graphs:
+    """CUDA graphs of a replica, since its start."""
+
+    graphs: int
+    """Captured; all are kept."""
+    failed_captures: int
+    eager_steps: int
+    replayed_steps: int
+    bytes: int
+    """Device memory of the graphs."""
+
+
+@dataclass(frozen=True)
 class Load:
     """State of the replica when it answered."""
 
@@ -69,6 +82,8 @@ class Load:
     steps_in_flight: int
     draining: bool
     tokens_per_second: int
+    graphs: Graphs | None = None
+    """None on devices without CUDA graphs."""
 
 
 @dataclass(frozen=True)
@@ -251,8 +266,19 @@ def _answer(message: pb.ScoreResponse | pb.EmbedResponse) -> dict[str, Any]:
             load.steps_in_flight,
             load.draining,
             load.tokens_per_second,
+            _graphs(load.graphs) if load.HasField("graphs") else None,
         ),
     }
+
+
+def _graphs(report: pb.GraphReport) -> Graphs:
+    return Graphs(
+        report.graphs,
+        report.failed_captures,
+        report.eager_steps,
+        report.replayed_steps,
+        report.bytes,
+    )
 
 
 def _item_errors(messages: Sequence[pb.ItemError]) -> tuple[ItemError, ...]:

@@ -9,7 +9,13 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from rose.client.errors import CallError, Internal, Unavailable, error_of_rpc
+from rose.client.errors import (
+    CallError,
+    Internal,
+    Unavailable,
+    client_is_closed,
+    error_of_rpc,
+)
 from rose.client.retry import RetryPolicy
 from rose.client.window import StreamOutcome, StreamWindow
 
@@ -129,6 +135,8 @@ class AsyncStreamRun(Generic[Request, Result]):
                     error = refused
                     session.stopped = True
                 self._notify()
+        except asyncio.CancelledError:  # the channel was closed, or the caller has left
+            error = error or client_is_closed()
         except grpc.RpcError as failure:
             error = error or _stream_error(failure)
         finally:

@@ -19,7 +19,7 @@ from rose.client.calls import (
     checked_timeout,
 )
 from rose.client.channel import CHANNEL_OPTIONS, open_methods
-from rose.client.errors import error_of_rpc
+from rose.client.errors import client_is_closed, error_of_rpc
 from rose.client.model import ServedModel
 from rose.client.options import EmbedOptions, ScoreOptions, TokenizeOptions
 from rose.client.requests import EmbedRequest, Input, ScoreRequest, TokenizeRequest
@@ -53,9 +53,11 @@ class Client:
         self._options = CallOptions(target, timeout, retry, metadata)
         self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._methods = open_methods(self._channel)
+        self._closed = False
 
     def close(self) -> None:
-        """Ends the connection; calls in flight end as `Cancelled`."""
+        """Ends the connection; calls in flight, and later ones, end as `Cancelled`."""
+        self._closed = True
         self._channel.close()
 
     def __enter__(self) -> Self:
@@ -170,12 +172,20 @@ class Client:
         self, method: str, requests: Iterable[Any], window: StreamWindow[Any, Any], timeout: float
     ) -> Generator[StreamOutcome[Any], None, None]:
         def open_stream(messages: Iterator[Any], timeout: float) -> Any:  # noqa: ANN401
-            return self._methods[method](messages, timeout=timeout, metadata=self._options.metadata)
+            return self._start(method, messages, timeout)
 
         run = StreamRun[Any, Any](
             open_stream, requests, window, self._options.retry, checked_timeout(timeout)
         )
         return run.outcomes()
+
+    def _start(self, method: str, request: Any, timeout: float) -> Any:  # noqa: ANN401
+        try:
+            return self._methods[method](request, timeout=timeout, metadata=self._options.metadata)
+        except ValueError:
+            if self._closed:  # so grpc says it
+                raise client_is_closed() from None
+            raise
 
     def _call(self, method: str, request: Any, timeout: float | None) -> Any:  # noqa: ANN401
         options = self._options
@@ -183,9 +193,7 @@ class Client:
         attempts = Attempts(options.retry, seconds)
         while True:
             try:
-                return self._methods[method](
-                    request, timeout=attempts.next_timeout(), metadata=options.metadata
-                )
+                return self._start(method, request, attempts.next_timeout())
             except grpc.RpcError as failure:
                 error = error_of_rpc(failure)
             time.sleep(attempts.pause_or_raise(error))

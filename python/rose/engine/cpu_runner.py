@@ -45,6 +45,8 @@ class CpuRunner:
             same bits whatever else is in the step.
     """
 
+    graph_counters = None
+
     def __init__(
         self,
         model: Model,

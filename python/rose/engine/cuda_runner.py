@@ -104,6 +104,7 @@ class CudaRunner:
         with torch.cuda.device(self.device):
             self.capture = GraphCapture(self.device)
             self.graphs: GraphRunner[torch.Tensor] = GraphRunner(self.capture, graph_config)
+        self.graph_counters = self.graphs.counters
 
     def make_slot(self, capacity: int) -> InputSlot:
         """A page-locked input buffer of `capacity` int32 values."""

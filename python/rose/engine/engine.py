@@ -18,6 +18,7 @@ from rose.engine.input_slot import InputSlot, slot_capacity
 from rose.engine.load import load_model
 from rose.engine.load_phases import LoadPhases
 from rose.forward_batch import ForwardBatch
+from rose.graphs.graph_runner import GraphCounters
 from rose.lazy_tensor import LazyTensor
 from rose.models.base import Model
 
@@ -28,6 +29,10 @@ class Runner(Protocol):
     """Runs steps on one kind of device."""
 
     layout: BatchLayout
+
+    @property
+    def graph_counters(self) -> GraphCounters | None:
+        """What its graphs did so far; None without graphs."""
 
     def make_slot(self, capacity: int) -> InputSlot:
         """An input buffer of `capacity` int32 values."""
@@ -86,6 +91,7 @@ class Engine:
             slots = range(config.num_input_slots)
             self.input_slots = [self.runner.make_slot(capacity) for _ in slots]
         self.step_slot = self.runner.step_slot
+        self.graph_counters = self.runner.graph_counters
         with measure("kernels"):
             self.runner.compile_kernels()
         with measure("warm-up"):

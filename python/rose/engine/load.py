@@ -76,11 +76,6 @@ def load_model(
     with phases.measure("read"):
         directory, name = find_model(model, config.revision)
         checkpoint = read_checkpoint(directory)
-    if checkpoint.cuts_left:
-        logger.warning(
-            "tokenizer_config.json: truncation_side is left; texts that are too long are cut on the "
-            "right unless the request asks for the left"
-        )
     with phases.measure("device"):
         device = find_device(config.device)
         if device.type == "cuda":
@@ -144,6 +139,7 @@ def load_model(
             outputs,
             checkpoint.splade.values if checkpoint.splade else None,
             checkpoint.lower_case,
+            checkpoint.truncation_side,
             str(dtype),
             rose.__version__,
         )
@@ -165,6 +161,7 @@ def load_model(
         prompts=checkpoint.prompts,
         default_prompt_name=checkpoint.default_prompt_name,
         templates=templates,
+        truncation_side=checkpoint.truncation_side,
         lower_case=checkpoint.lower_case,
         dtype=str(dtype).removeprefix("torch."),
         device=str(device),

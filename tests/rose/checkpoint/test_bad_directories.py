@@ -113,6 +113,15 @@ CASES = [
         lambda path: edit(path / "config.json", layer_norm_eps=float("nan")),
         "config.json: field 'layer_norm_eps' must be a number, got nan",
     ),
+    *(
+        Case(
+            f"{field} is {value}",
+            lambda path, field=field, value=value: edit(path / "config.json", **{field: value}),
+            f"config.json: field '{field}' must be more than 0 and less than 1, got {value}",
+        )
+        for field in ("layer_norm_eps", "rms_norm_eps", "norm_eps", "layer_norm_epsilon")
+        for value in (0, -1e-05)
+    ),
     Case(
         "hidden_size is missing",
         lambda path: edit(path / "config.json", hidden_size=None),

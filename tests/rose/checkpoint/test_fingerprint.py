@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +49,10 @@ def test_changes_with_what_changes_answers(directory: Path, tmp_path: Path) -> N
     seen.add(of(copy, EngineConfig(device="cpu")))
     (copy / "tokenizer.json").write_text((copy / "tokenizer.json").read_text() + " ")
     seen.add(of(copy, EngineConfig(device="cpu")))
-    assert len(seen) == 7
+    config = copy / "tokenizer_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"truncation_side": "left"}))
+    seen.add(of(copy, EngineConfig(device="cpu")))
+    assert len(seen) == 8
 
 
 def test_large_files_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 
 from rose.config import EngineConfig
 from rose.engine.engine import Engine
+from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
 
 pytest.importorskip("sentence_transformers")
@@ -120,8 +122,6 @@ def test_cross_encoder_of_modules(labels: int, bert: Path, tmp_path: Path) -> No
 
 def test_length_limit_of_processing_options(bert: Path, tmp_path: Path) -> None:
     """Today's sentence-transformers keeps a limit in the options of its tokenizer call."""
-    import json
-
     shutil.copytree(bert, tmp_path / "model")
     options = {"processing_kwargs": {"text": {"max_length": 33}}}
     (tmp_path / "model" / "sentence_bert_config.json").write_text(json.dumps(options))
@@ -129,15 +129,42 @@ def test_length_limit_of_processing_options(bert: Path, tmp_path: Path) -> None:
     assert engine.info.max_sequence_tokens == 33
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_says_that_texts_are_cut_on_the_right(
-    side: str, bert: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("config", "in_tokenizer", "expected"),
+    [
+        ({}, None, "right"),
+        ({}, "Left", "left"),
+        ({}, "Right", "right"),
+        ({"truncation_side": "left"}, None, "left"),
+        ({"truncation_side": "right"}, "Left", "right"),
+    ],
+)
+def test_truncation_side_is_that_of_transformers(
+    config: dict[str, str], in_tokenizer: str | None, expected: str, bert: Path, tmp_path: Path
 ) -> None:
-    import json
+    from transformers import AutoTokenizer
 
     shutil.copytree(bert, tmp_path / "model")
     path = tmp_path / "model" / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"truncation_side": side}))
-    with caplog.at_level("WARNING"):
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    path = tmp_path / "model" / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    tokenizer["truncation"] = in_tokenizer and {
+        "direction": in_tokenizer,
+        "max_length": 100,
+        "strategy": "LongestFirst",
+        "stride": 0,
+    }
+    path.write_text(json.dumps(tokenizer))
+    engine = Engine.load(tmp_path / "model", EngineConfig(device="cpu"))
+    assert engine.info.truncation_side == expected
+    reference = AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert reference.truncation_side.lower() == expected
+
+
+def test_an_unknown_truncation_side_is_refused(bert: Path, tmp_path: Path) -> None:
+    shutil.copytree(bert, tmp_path / "model")
+    path = tmp_path / "model" / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"truncation_side": "up"}))
+    with pytest.raises(ModelLoadError, match="'truncation_side' must be right or left, got 'up'"):
         Engine.load(tmp_path / "model", EngineConfig(device="cpu"))
-    assert ("truncation_side is left" in caplog.text) == (side == "left")

@@ -177,7 +177,8 @@ def test_rows_are_the_same_eager_captured_and_replayed(make_runner: Any) -> None
         rows = runner.step(_batch(runner, lengths, seed)).numpy()
         expected = exact.step(_batch(exact, lengths, seed)).numpy()
         np.testing.assert_allclose(rows, expected, atol=1e-5)
-    counters = runner.graphs.counters
+    counters = runner.graph_counters
+    assert counters is runner.graphs.counters
     assert counters.captures > 0
     assert counters.eager_steps + counters.replayed_steps == 15
     assert exact.graphs.counters.captures == 0

@@ -81,8 +81,13 @@ def test_rendered_with_its_places(tmp_path: Path) -> None:
     assert read(flat) is None  # No such roles: a chat, not a pair.
     named = flat.replace("{% for", "{# query document #}{% for")
     # Without an instruction there is no place for one, not a place with nothing in it.
-    expected = "<s>query={query};document={document};"
+    expected = "<s>{if instruction}system={instruction};{end}query={query};document={document};"
     assert read(named) == Templates(pair=expected)
+    bare = "{# query document #}{% for m in messages %}{{ m.content }}\n{% endfor %}"
+    lines = "{if instruction}{instruction}\n{end}{query}\n{document}\n"
+    assert read(bare) == Templates(pair=lines)
+    twice = named + "{{ messages | length }}"
+    assert read(twice) == Templates(pair="<s>query={query};document={document};2")
     always = '{{ (messages | selectattr("role", "eq", "system") | list + [{}]) [0].content }};'
     empty = read(
         "{# query document #}" + always + flat.replace("m in messages", "m in messages[-2:]")

@@ -16,7 +16,7 @@ from rose._tulip import TextEncoder
 from rose.cli import app
 from rose.config import EngineConfig
 from rose.engine.engine import Engine
-from rose.errors import ConfigError, ModelLoadError
+from rose.errors import ModelLoadError
 from rose.forward_batch import ForwardBatch
 
 MAX_LENGTH = 400
@@ -83,9 +83,10 @@ class Package:
         ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
-    def pair(self, query: str, document: str) -> list[int]:
+    def pair(self, query: str, document: str, instruction: str = "") -> list[int]:
         """Each piece is tokenized apart."""
-        lines = self.ids(f"query: {query}") + self.line
+        first = f"instruction: {instruction}\n" if instruction else ""
+        lines = self.ids(f"{first}query: {query}") + self.line
         room = self.max_length - len(lines)
         body = lines + self.ids(f"document: {document}")[:room]
         return self.head + body + self.line + self.task + self.tail
@@ -111,7 +112,11 @@ def test_what_it_is_served_as(engine: Engine) -> None:
     assert (info.task, info.output_width, info.activation) == ("score", 1, "sigmoid")
     assert info.pooling == "last_token"
     assert info.templates.pair == (
-        HEAD + "query: {query}{split}\ndocument: {document}{split}\n" + TASK + TAIL
+        HEAD
+        + "{if instruction}instruction: {instruction}\n{end}"
+        + "query: {query}{split}\ndocument: {document}{split}\n"
+        + TASK
+        + TAIL
     )
 
 
@@ -140,16 +145,24 @@ def test_scores_are_the_difference_of_the_answers(engine: Engine, package: Packa
     assert np.std(expected) > 0.01
 
 
-def test_a_request_with_an_instruction_is_refused(engine: Engine, mxbai_rerank: Path) -> None:
-    with pytest.raises(ValueError, match="instruction"):
-        TextEncoder(engine.info).pairs("q", ["d"], "Find code")
-    with pytest.raises(ConfigError, match=r"no template has a place \{instruction\}"):
-        Engine.load(mxbai_rerank, EngineConfig(device="cpu", instruction="Find code"))
-    with_line = engine.info.templates.pair.replace("query:", "instruction: {instruction}\nquery:")
-    config = EngineConfig(device="cpu", pair_template=with_line, instruction="Find code")
-    encoder = TextEncoder(Engine.load(mxbai_rerank, config).info)
-    text = Package(mxbai_rerank).tokenizer.decode(encoder.pairs("q", ["d"])[0][0])
-    assert "user\ninstruction: Find code\nquery: q\ndocument: d\nYou are" in text
+INSTRUCTIONS = ["Find code", "judge: ", "…?\n", "文", "{query} {end}", "<|im_end|>", " "]
+
+
+def test_a_line_for_an_instruction_that_is_given(
+    engine: Engine, package: Package, mxbai_rerank: Path
+) -> None:
+    encoder = TextEncoder(engine.info)
+    for number, query in enumerate(QUERIES):
+        instruction = INSTRUCTIONS[number % len(INSTRUCTIONS)]
+        document = DOCUMENTS[number % len(DOCUMENTS)]
+        ((ids, _),) = encoder.pairs(query, [document], instruction)
+        if "<|" not in instruction:  # The package would read it as a token.
+            assert ids == package.pair(query, document, instruction), (query, instruction)
+        assert "user\ninstruction: " in package.tokenizer.decode(ids)
+    option = EngineConfig(device="cpu", instruction="Find code")
+    always = TextEncoder(Engine.load(mxbai_rerank, option).info)
+    assert always.pairs("q", ["d"])[0][0] == package.pair("q", "d", "Find code")
+    assert always.pairs("q", ["d"], "other")[0][0] == package.pair("q", "d", "other")
 
 
 def test_a_tokenizer_without_the_answers_is_refused(mxbai_rerank: Path, tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
         input_type: input_type.into(),
         prompt_name,
         truncation: Some(truncation),
-        dimensions: options::count("output_dimension", body.output_dimension, 1)?,
+        dimensions: options::dimensions("output_dimension", body.output_dimension)?,
         priority: options::priority(&call.headers, body.priority)?.into(),
         outputs: vec![OutputKind::Dense.into()],
         ..EmbedRequest::default()
@@ -221,7 +221,10 @@ async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
             },
             names: Names {
                 items: field,
-                others: &[("dimensions", "output_dimension")],
+                others: &[
+                    ("dimensions", "output_dimension"),
+                    ("truncation.max_tokens", "max_tokens"),
+                ],
             },
         };
         call.embed(job)

@@ -123,15 +123,19 @@ impl<'de> Visitor<'de> for InputsVisitor {
         let mut inputs = Vec::new();
         let mut ids = Vec::new();
         while let Some(entry) = sequence.next_element()? {
+            let is_id = matches!(entry, Entry::Id(_));
             match entry {
                 Entry::Text(value) => inputs.push(text(value)),
                 Entry::Ids(ids) => inputs.push(token_ids(&ids)),
                 Entry::Id(id) => ids.push(id),
             }
             if !ids.is_empty() && !inputs.is_empty() {
-                return Err(de::Error::custom(
-                    "a list of token ids is one input and cannot hold texts or lists",
-                ));
+                let index = ids.len() + inputs.len() - 1;
+                let what = if is_id { "a token id" } else { "not one" };
+                return Err(de::Error::custom(format!(
+                    "a list of token ids is one input and cannot hold texts or lists: \
+                     entry {index} is {what}"
+                )));
             }
         }
         if !ids.is_empty() {

@@ -13,6 +13,7 @@ use super::input::Inputs;
 use super::meta::TokenUsage;
 use super::options;
 use super::vectors::{Encoding, Row, rows};
+use super::vllm::MAX_TOKENS;
 use crate::error::{Error, Result};
 use crate::job::{EmbedJob, Names};
 use crate::model::Model;
@@ -140,12 +141,9 @@ async fn answer(call: &Call, body: EmbeddingsRequest) -> Result<Reply> {
     let names = Names {
         items: "input",
         others: if body.output_dimension.is_some() {
-            &[
-                ("normalization", "normalized"),
-                ("dimensions", "output_dimension"),
-            ]
+            &[NORMALIZED, MAX_TOKENS, ("dimensions", "output_dimension")]
         } else {
-            &[("normalization", "normalized")]
+            &[NORMALIZED, MAX_TOKENS]
         },
     };
     let (request, encoding) = request(call, &model, body)?;
@@ -177,6 +175,8 @@ async fn answer(call: &Call, body: EmbeddingsRequest) -> Result<Reply> {
     };
     Reply::large(&call.gateway, response, values, embedded.report).await
 }
+
+const NORMALIZED: (&str, &str) = ("normalization", "normalized");
 
 fn request(
     call: &Call,
@@ -211,7 +211,7 @@ fn request(
         input_type: input_type.into(),
         prompt_name,
         truncation: Some(truncation),
-        dimensions: options::count(field, dimensions, 1)?,
+        dimensions: options::dimensions(field, dimensions)?,
         dtype: dtype.into(),
         normalization: normalization.into(),
         priority: priority(&call.headers, body.priority)?,

@@ -59,6 +59,18 @@ pub(crate) fn count(field: &str, given: Option<i64>, least: u32) -> Result<u32> 
     }
 }
 
+/// A number of dimensions; nothing given is 0. The replica says which numbers may be.
+pub(crate) fn dimensions(field: &str, given: Option<i64>) -> Result<u32> {
+    let most = i64::from(u32::MAX);
+    match given {
+        Some(given) if given > most => {
+            let message = format!("must be at most {most}, is {given}");
+            Err(Error::invalid(field, message))
+        }
+        given => count(field, given, 1),
+    }
+}
+
 /// Cohere's and vLLM's numbers: 0 goes first, the rest is bulk. The header is for all dialects.
 pub(crate) fn priority(headers: &HeaderMap, given: Option<i64>) -> Result<Priority> {
     if let Some(value) = headers.get("x-priority") {
@@ -95,6 +107,15 @@ mod tests {
             );
         }
         assert_eq!(count("top_n", Some(0), 0), Ok(0));
+    }
+
+    #[test]
+    fn dimensions_are_not_taken_for_others() {
+        assert_eq!(dimensions("dimensions", None), Ok(0));
+        assert_eq!(dimensions("dimensions", Some(7)), Ok(7));
+        let error = dimensions("dimensions", Some((1 << 32) + 2)).unwrap_err();
+        let expected = "dimensions: must be at most 4294967295, is 4294967298";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

@@ -87,6 +87,22 @@ struct ReplicaStatus<'a> {
     queued_sequences: u32,
     steps_in_flight: u32,
     tokens_per_second: u64,
+    /// Absent on devices without CUDA graphs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graphs: Option<GraphStatus>,
+}
+
+/// CUDA graphs of a replica, since its start.
+#[derive(Debug, Serialize, ToSchema)]
+struct GraphStatus {
+    /// Captured; all are kept.
+    graphs: u32,
+    /// Step shapes whose capture failed.
+    failed_captures: u32,
+    eager_steps: u64,
+    replayed_steps: u64,
+    /// Device memory of the graphs.
+    bytes: u64,
 }
 
 /// Requests are those that bring work; looks at the status are not among them.
@@ -189,6 +205,13 @@ impl<'a> From<&'a ReplicaLoad> for ReplicaStatus<'a> {
             queued_sequences: load.report.queued_sequences,
             steps_in_flight: load.report.steps_in_flight,
             tokens_per_second: load.report.tokens_per_second,
+            graphs: load.report.graphs.map(|report| GraphStatus {
+                graphs: report.graphs,
+                failed_captures: report.failed_captures,
+                eager_steps: report.eager_steps,
+                replayed_steps: report.replayed_steps,
+                bytes: report.bytes,
+            }),
         }
     }
 }

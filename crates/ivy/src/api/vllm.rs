@@ -165,8 +165,10 @@ async fn answer(call: &Call) -> Result<Reply> {
     Reply::with_report(&response, scored.report)
 }
 
-const QUERIES: [(&str, &str); 1] = [("query", "queries")];
-const FIRST_TEXT: [(&str, &str); 1] = [("query", "text_1")];
+const QUERIES: [(&str, &str); 2] = [("query", "queries"), MAX_TOKENS];
+const FIRST_TEXT: [(&str, &str); 2] = [("query", "text_1"), MAX_TOKENS];
+/// Our name of a limit, and vLLM's.
+pub(super) const MAX_TOKENS: (&str, &str) = ("truncation.max_tokens", "truncate_prompt_tokens");
 
 /// Seconds since the epoch.
 fn now() -> u64 {

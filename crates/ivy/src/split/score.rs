@@ -79,6 +79,7 @@ impl Split for ScoreRequest {
                 merged.labels = answer.labels;
             }
             merged.scores.extend(answer.scores);
+            merged.score_logits.extend(answer.score_logits);
             merged.best_chunk_start.extend(answer.best_chunk_start);
             merged.best_chunk_tokens.extend(answer.best_chunk_tokens);
             label_scores.push(answer.label_scores);
@@ -98,6 +99,10 @@ impl Split for ScoreRequest {
                 return Err(Mismatch(format!("{field} is missing in one")));
             }
         }
+        // A replica of an older version says none; then what is the same float is a tie.
+        if merged.score_logits.len() != merged.scores.len() {
+            merged.score_logits.clear();
+        }
         merged.label_scores = stack("label_scores", label_scores)?;
         let notices = notices.close();
         let mut failed = vec![false; merged.scores.len()];
@@ -106,7 +111,7 @@ impl Split for ScoreRequest {
                 *failed = true;
             }
         }
-        merged.ranking = ranking(&merged.scores, &failed, self.top_n as usize);
+        merged.ranking = ranking(&merged, &failed, self.top_n as usize);
         merged.item_errors = notices.item_errors;
         merged.truncations = notices.truncations;
         merged.usage = notices.usage;
@@ -117,18 +122,22 @@ impl Split for ScoreRequest {
 }
 
 /// Indices of the best documents, best first, ties by index, failed ones left out; `top_n` 0 = all.
-fn ranking(scores: &[f32], failed: &[bool], top_n: usize) -> Vec<u32> {
+/// As Tulip ranks: probabilities by their logits.
+fn ranking(answer: &ScoreResponse, failed: &[bool], top_n: usize) -> Vec<u32> {
     let mut indices: Vec<u32> = (0..)
         .zip(failed)
         .filter_map(|(index, failed)| (!failed).then_some(index))
         .collect();
-    let score = |index: &u32| scores[*index as usize];
     // Zeros are equal whatever their sign; NaN is never sent.
-    let best_first = |a: &u32, b: &u32| {
-        let by_score = score(b).partial_cmp(&score(a)).unwrap_or(Ordering::Equal);
-        by_score.then(a.cmp(b))
+    let compare = |values: &[f32], a: u32, b: u32| {
+        let [a, b] = [a, b].map(|index| values.get(index as usize));
+        b.partial_cmp(&a).unwrap_or(Ordering::Equal)
     };
-    indices.sort_unstable_by(best_first);
+    indices.sort_unstable_by(|&a, &b| {
+        compare(&answer.score_logits, a, b)
+            .then_with(|| compare(&answer.scores, a, b))
+            .then(a.cmp(&b))
+    });
     if top_n > 0 {
         indices.truncate(top_n);
     }
@@ -157,6 +166,35 @@ mod tests {
             ..Truncation::default()
         });
         assert_eq!(request.weights(512)[0].tokens, 5003);
+    }
+
+    #[test]
+    fn what_is_one_float_as_a_probability_is_ordered_by_the_logit() {
+        let request = ScoreRequest {
+            documents: vec![Input::default(); 5],
+            ..ScoreRequest::default()
+        };
+        let part = |items: Range<usize>, logits: &[f32]| Part {
+            answer: ScoreResponse {
+                scores: vec![1.0; items.len()],
+                score_logits: logits.to_vec(),
+                ..ScoreResponse::default()
+            },
+            items,
+        };
+        let merge = |last: &[f32]| {
+            let merged = request.merge(vec![part(0..3, &[25.0, 20.0, 30.0]), part(3..5, last)]);
+            merged.unwrap()
+        };
+        let merged = merge(&[35.0, 25.0]);
+        assert_eq!(merged.ranking, [3, 2, 0, 4, 1]);
+        assert_eq!(merged.score_logits, [25.0, 20.0, 30.0, 35.0, 25.0]);
+        // One replica is of an older version.
+        let merged = merge(&[]);
+        assert_eq!(
+            (merged.ranking, merged.score_logits),
+            (vec![0, 1, 2, 3, 4], vec![])
+        );
     }
 
     #[test]

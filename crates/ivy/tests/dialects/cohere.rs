@@ -193,6 +193,14 @@ async fn embed_v2_invalid() {
             "output_dimension: is 3, this model has 4 and can be cut to [2]",
         ),
         (
+            json!({"texts": ["a"], "output_dimension": 1_u64 << 40}),
+            "output_dimension: must be at most 4294967295, is 1099511627776",
+        ),
+        (
+            json!({"texts": ["a"], "max_tokens": 1}),
+            "max_tokens: is 1, must be at least 3: 2 special tokens and one of the text",
+        ),
+        (
             json!({"texts": ["a"], "input_type": "query"}),
             "input_type: must be search_document, search_query, classification or clustering, is \"query\"",
         ),

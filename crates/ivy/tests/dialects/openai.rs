@@ -108,6 +108,16 @@ async fn invalid() {
             Some("dimensions"),
         ),
         (
+            json!({"input": "w1", "dimensions": 4_294_967_298_u64}),
+            "dimensions: must be at most 4294967295, is 4294967298",
+            Some("dimensions"),
+        ),
+        (
+            json!({"input": "w1", "truncate_prompt_tokens": 2}),
+            "truncate_prompt_tokens: is 2, must be at least 3: 2 special tokens and one of the text",
+            Some("truncate_prompt_tokens"),
+        ),
+        (
             json!({"input": [[4, 100]]}),
             "input[0].token_ids[1]: is 100, must be below vocab_size=100",
             Some("input[0].token_ids[1]"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ivy::GatewayConfig;
 use serde_json::{Value, json};
 use tulip::config::ServerConfig;
+use tulip::engine::GraphCounters;
 use tulip::engine::Task;
 use tulip::fake_engine::{FakeEngine, Gate};
 
@@ -225,6 +226,41 @@ async fn totals_count_work_and_how_it_ended() {
         .map(|class| class["requests"].as_u64().unwrap())
         .sum();
     assert_eq!(timed, 3);
+}
+
+#[tokio::test]
+async fn graphs_of_a_device() {
+    let before = GraphCounters {
+        eager_steps: 3,
+        captures: 2,
+        failed_captures: 1,
+        bytes: 5 << 20,
+        ..GraphCounters::default()
+    };
+    let engine = FakeEngine::new(info(Task::Score, 1)).with_graphs(before);
+    let gateway = TestGateway::with(engine, ServerConfig::default(), GatewayConfig::default());
+    let expected = |replayed: u64| {
+        json!({"graphs": 2, "failed_captures": 1, "eager_steps": 3,
+            "replayed_steps": replayed, "bytes": 5 << 20})
+    };
+    let job = json!({"query": "w1", "documents": ["w2"]});
+    for _ in 0..2 {
+        assert_eq!(gateway.post("/v2/rerank", &job).await.status, 200);
+    }
+    // The last step is counted just after its answer.
+    let counted = async {
+        while status(&gateway).await["replicas"][0]["graphs"] != expected(2) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), counted)
+        .await
+        .unwrap();
+    let remote = gateway.over_the_network().await;
+    remote.post("/v2/rerank", &job).await;
+    remote.post("/v2/rerank", &job).await;
+    let seen = status(&remote).await["replicas"][0]["graphs"]["replayed_steps"].clone();
+    assert!(seen == 3 || seen == 4, "{seen}");
 }
 
 #[tokio::test]

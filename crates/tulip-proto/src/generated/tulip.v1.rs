@@ -191,6 +191,9 @@ pub struct LoadReport {
     /// Recent throughput, tokens per second; 0 = not known yet.
     #[prost(uint64, tag = "7")]
     pub tokens_per_second: u64,
+    /// Absent on devices without CUDA graphs.
+    #[prost(message, optional, tag = "8")]
+    pub graphs: ::core::option::Option<GraphReport>,
 }
 impl ::prost::Name for LoadReport {
     const NAME: &'static str = "LoadReport";
@@ -200,6 +203,32 @@ impl ::prost::Name for LoadReport {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/tulip.v1.LoadReport".into()
+    }
+}
+/// CUDA graphs of a replica, since its start.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GraphReport {
+    /// captured; all are kept
+    #[prost(uint32, tag = "1")]
+    pub graphs: u32,
+    #[prost(uint32, tag = "2")]
+    pub failed_captures: u32,
+    #[prost(uint64, tag = "3")]
+    pub eager_steps: u64,
+    #[prost(uint64, tag = "4")]
+    pub replayed_steps: u64,
+    /// device memory of the graphs
+    #[prost(uint64, tag = "5")]
+    pub bytes: u64,
+}
+impl ::prost::Name for GraphReport {
+    const NAME: &'static str = "GraphReport";
+    const PACKAGE: &'static str = "tulip.v1";
+    fn full_name() -> ::prost::alloc::string::String {
+        "tulip.v1.GraphReport".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/tulip.v1.GraphReport".into()
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -280,6 +309,10 @@ pub struct ScoreResponse {
     pub best_chunk_start: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "14")]
     pub best_chunk_tokens: ::prost::alloc::vec::Vec<u32>,
+    /// Where scores are probabilities: ln(p / (1 - p)) of each, by which `ranking` goes, for near 1
+    /// many probabilities are one float; 0 where `item_errors` has the index. Else empty.
+    #[prost(float, repeated, tag = "15")]
+    pub score_logits: ::prost::alloc::vec::Vec<f32>,
 }
 impl ::prost::Name for ScoreResponse {
     const NAME: &'static str = "ScoreResponse";
@@ -602,7 +635,8 @@ impl ::prost::Name for Limits {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Template {
     /// Text around the parts: `{query}`, `{document}`, `{instruction}`; empty = the tokenizer's own pair.
-    /// At a mark `{split}` it is cut: what is before and after it is tokenized apart.
+    /// At a mark `{split}` it is cut: what is before and after it is tokenized apart. What stands
+    /// between `{if instruction}` and `{end}` is there only with an instruction.
     #[prost(string, tag = "1")]
     pub pair: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
@@ -693,6 +727,9 @@ pub struct GetModelResponse {
     pub server_version: ::prost::alloc::string::String,
     #[prost(enumeration = "OutputKind", repeated, tag = "20")]
     pub outputs: ::prost::alloc::vec::Vec<i32>,
+    /// Of a text that is too long, where the request does not say.
+    #[prost(enumeration = "TruncationSide", tag = "21")]
+    pub truncation_side: i32,
 }
 impl ::prost::Name for GetModelResponse {
     const NAME: &'static str = "GetModelResponse";

@@ -1,6 +1,7 @@
 //! A document that was read in parts has the score of its best part.
 
 use super::encode::{EncodedItems, Part};
+use super::score::Value;
 
 /// One value, and one row of labels if there are any, for each document that was read.
 #[derive(Debug, PartialEq)]
@@ -10,7 +11,7 @@ pub(crate) struct BestChunks {
     pub(crate) starts: Vec<u32>,
     /// The same, the tokens of that part.
     pub(crate) lengths: Vec<u32>,
-    pub(crate) values: Vec<f32>,
+    pub(crate) values: Vec<Value>,
     pub(crate) label_rows: Vec<f32>,
 }
 
@@ -18,7 +19,7 @@ pub(crate) struct BestChunks {
 /// equals. A value that is not finite wins: it is the document's failure.
 pub(crate) fn best_chunks(
     encoded: &mut EncodedItems,
-    values: Vec<f32>,
+    values: Vec<Value>,
     label_rows: Vec<f32>,
     num_documents: usize,
 ) -> BestChunks {
@@ -43,8 +44,8 @@ pub(crate) fn best_chunks(
         let of_values = &values[first..first + of_one.len()];
         let mut at = first;
         for (offset, value) in of_values.iter().enumerate() {
-            let replaces = !value.is_finite() || *value > values[at];
-            if values[at].is_finite() && replaces {
+            let better = value.best_first(&values[at]).is_lt();
+            if values[at].score.is_finite() && (better || !value.score.is_finite()) {
                 at = first + offset;
             }
         }
@@ -82,17 +83,30 @@ mod tests {
         }
     }
 
+    fn plain(scores: &[f32]) -> Vec<Value> {
+        scores.iter().copied().map(Value::plain).collect()
+    }
+
+    #[test]
+    fn the_best_part_is_that_with_the_highest_logit() {
+        let mut encoded = encoded(&[0, 0, 0]);
+        let value = |order| Value { score: 1.0, order };
+        let values = vec![value(20.0), value(30.0), value(25.0)];
+        let best = best_chunks(&mut encoded, values, Vec::new(), 1);
+        assert_eq!((best.starts, best.values), (vec![10], vec![value(30.0)]));
+    }
+
     #[test]
     fn the_best_part_wins_and_brings_its_labels() {
         let mut encoded = encoded(&[0, 0, 0, 2, 3, 3]);
-        let values = vec![0.1, 0.9, 0.9, 0.5, 0.3, 0.2];
+        let values = plain(&[0.1, 0.9, 0.9, 0.5, 0.3, 0.2]);
         let rows: Vec<f32> = (0_u8..12).map(f32::from).collect();
         let best = best_chunks(&mut encoded, values, rows, 5);
         assert_eq!(encoded.items, [0, 2, 3]);
         let expected = BestChunks {
             starts: vec![10, 0, 30, 40, 0],
             lengths: vec![2, 0, 4, 5, 0],
-            values: vec![0.9, 0.5, 0.3],
+            values: plain(&[0.9, 0.5, 0.3]),
             label_rows: vec![2.0, 3.0, 6.0, 7.0, 8.0, 9.0],
         };
         assert_eq!(best, expected);
@@ -101,9 +115,9 @@ mod tests {
     #[test]
     fn one_part_beyond_float32_fails_the_document() {
         let mut encoded = encoded(&[0, 0, 0]);
-        let values = vec![0.1, f32::INFINITY, 0.9];
+        let values = plain(&[0.1, f32::INFINITY, 0.9]);
         let best = best_chunks(&mut encoded, values, Vec::new(), 1);
-        assert_eq!(best.values, [f32::INFINITY]);
+        assert_eq!(best.values, plain(&[f32::INFINITY]));
     }
 
     #[test]
@@ -112,8 +126,9 @@ mod tests {
             items: vec![0, 1],
             ..EncodedItems::default()
         };
-        let best = best_chunks(&mut encoded, vec![1.0, 2.0], Vec::new(), 2);
-        assert_eq!((best.values, encoded.items), (vec![1.0, 2.0], vec![0, 1]));
+        let best = best_chunks(&mut encoded, plain(&[1.0, 2.0]), Vec::new(), 2);
+        assert_eq!(best.values, plain(&[1.0, 2.0]));
+        assert_eq!(encoded.items, [0, 1]);
         assert!(best.starts.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use super::answer::Answer;
 use super::encode::Around;
 use super::item::{ItemFailure, Path};
 use super::model::output_kind;
-use super::options::{check_count, enum_value, priority, truncation};
+use super::options::{check_count, check_max_tokens, enum_value, priority, truncation};
 use super::parts::Parts;
 use super::serving::{Account, Serving};
 use crate::deadline::Deadline;
@@ -36,7 +36,9 @@ pub(crate) async fn embed(
     }
     let outputs = outputs(info, &request.outputs)?;
     let format = format(info, &request, &outputs)?;
-    let truncation = truncation(request.truncation.as_ref(), info.max_sequence_tokens)?;
+    let special_tokens = serving.tokenizer.num_special_single();
+    check_max_tokens(request.truncation.as_ref(), special_tokens)?;
+    let truncation = truncation(request.truncation.as_ref(), info.truncation())?;
     let priority = priority(request.priority)?;
     let prompt = PromptChoice {
         literal: request.prompt.as_deref(),

@@ -375,15 +375,18 @@ fn heavier(a: Option<Truncated>, b: Option<Truncated>) -> Option<Truncated> {
 }
 
 fn report(index: u32, role: InputRole, cut: &Truncated) -> TruncationReport {
-    let side = match cut.side {
-        Side::Right => TruncationSide::Right,
-        Side::Left => TruncationSide::Left,
-    };
     TruncationReport {
         index,
         role: role.into(),
         tokens_given: wire_u32(cut.tokens_given),
         tokens_used: wire_u32(cut.tokens_used),
-        side: side.into(),
+        side: wire_side(cut.side).into(),
+    }
+}
+
+pub(crate) fn wire_side(side: Side) -> TruncationSide {
+    match side {
+        Side::Right => TruncationSide::Right,
+        Side::Left => TruncationSide::Left,
     }
 }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use tulip_proto::v1::{self, GetModelRequest, GetModelResponse};
 
+use super::encode::wire_side;
 use super::serving::{Serving, wire_u32};
 use crate::config::ServerConfig;
 use crate::engine::{Activation, ModelInfo, Output, Similarity, Task};
@@ -66,6 +67,7 @@ pub(crate) fn get_model(serving: &Serving, request: &GetModelRequest) -> Result<
         } else {
             Vec::new()
         },
+        truncation_side: wire_side(info.truncation_side).into(),
     })
 }
 

@@ -26,12 +26,13 @@ pub(crate) fn priority(value: i32) -> Result<Priority> {
     })
 }
 
-/// Limits of a request's sequences; none is above the model's own.
+/// Limits of a request's sequences; none is above the model's own, which hold where the request
+/// does not say.
 pub(crate) fn truncation(
     given: Option<&v1::Truncation>,
-    max_sequence_tokens: usize,
+    own: TruncationOptions,
 ) -> Result<TruncationOptions> {
-    let mut options = TruncationOptions::to(max_sequence_tokens);
+    let mut options = own;
     let Some(given) = given else {
         return Ok(options);
     };
@@ -44,7 +45,8 @@ pub(crate) fn truncation(
         }
     };
     options.side = match enum_value(|| "truncation.side".into(), given.side)? {
-        v1::TruncationSide::Unspecified | v1::TruncationSide::Right => Side::Right,
+        v1::TruncationSide::Unspecified => options.side,
+        v1::TruncationSide::Right => Side::Right,
         v1::TruncationSide::Left => Side::Left,
     };
     options.pair = match enum_value(|| "truncation.pair".into(), given.pair)? {
@@ -54,11 +56,28 @@ pub(crate) fn truncation(
         v1::PairTruncation::LongestFirst => PairTruncation::LongestFirst,
     };
     if let Some(max_tokens) = ceiling(given.max_tokens) {
-        options.max_tokens = max_tokens.min(max_sequence_tokens);
+        options.max_tokens = max_tokens.min(options.max_tokens);
     }
     options.max_query_tokens = ceiling(given.max_query_tokens);
     options.max_document_tokens = ceiling(given.max_document_tokens);
     Ok(options)
+}
+
+/// Refuses a ceiling that leaves no token of any text beside the special ones.
+pub(crate) fn check_max_tokens(
+    given: Option<&v1::Truncation>,
+    special_tokens: usize,
+) -> Result<()> {
+    match given.and_then(|given| ceiling(given.max_tokens)) {
+        Some(max_tokens) if max_tokens <= special_tokens => {
+            let least = special_tokens + 1;
+            let message = format!(
+                "is {max_tokens}, must be at least {least}: {special_tokens} special tokens and one of the text"
+            );
+            Err(Error::invalid("truncation.max_tokens", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// How long documents are read in parts.
@@ -72,18 +91,18 @@ pub(crate) struct Chunking {
 /// request is cut as by CUT.
 pub(crate) fn score_truncation(
     given: Option<&v1::Truncation>,
-    max_sequence_tokens: usize,
+    own: TruncationOptions,
 ) -> Result<(TruncationOptions, Option<Chunking>)> {
     let chunked =
         |given: &&v1::Truncation| given.policy == i32::from(v1::TruncationPolicy::ChunkMax);
     let Some(chunked) = given.filter(chunked) else {
-        return Ok((truncation(given, max_sequence_tokens)?, None));
+        return Ok((truncation(given, own)?, None));
     };
     let as_cut = v1::Truncation {
         policy: v1::TruncationPolicy::Cut.into(),
         ..*chunked
     };
-    let options = truncation(Some(&as_cut), max_sequence_tokens)?;
+    let options = truncation(Some(&as_cut), own)?;
     if options.pair == PairTruncation::LongestFirst {
         let message = "is LONGEST_FIRST, but with CHUNK_MAX the query is the same in all chunks";
         return Err(Error::invalid("truncation.pair", message));
@@ -114,6 +133,10 @@ pub(crate) fn check_count(field: &str, count: usize, max_items_per_request: usiz
 mod tests {
     use super::*;
 
+    fn own() -> TruncationOptions {
+        TruncationOptions::to(512)
+    }
+
     #[test]
     fn unknown_values_are_named() {
         let error = priority(7).unwrap_err();
@@ -123,11 +146,30 @@ mod tests {
     #[test]
     fn truncation_defaults() {
         let expected = TruncationOptions::to(512);
-        assert_eq!(truncation(None, 512), Ok(expected.clone()));
+        assert_eq!(truncation(None, own()), Ok(expected.clone()));
         assert_eq!(
-            truncation(Some(&v1::Truncation::default()), 512),
+            truncation(Some(&v1::Truncation::default()), own()),
             Ok(expected)
         );
+    }
+
+    #[test]
+    fn the_models_side_is_the_default() {
+        let left = TruncationOptions {
+            side: Side::Left,
+            ..own()
+        };
+        let side = |side: v1::TruncationSide| {
+            let given = v1::Truncation {
+                side: side.into(),
+                ..v1::Truncation::default()
+            };
+            truncation(Some(&given), left.clone()).unwrap().side
+        };
+        assert_eq!(truncation(None, left.clone()).unwrap().side, Side::Left);
+        assert_eq!(side(v1::TruncationSide::Unspecified), Side::Left);
+        assert_eq!(side(v1::TruncationSide::Left), Side::Left);
+        assert_eq!(side(v1::TruncationSide::Right), Side::Right);
     }
 
     #[test]
@@ -141,7 +183,7 @@ mod tests {
             max_document_tokens: 0,
             chunk_overlap_tokens: 0,
         };
-        let options = truncation(Some(&given), 512).unwrap();
+        let options = truncation(Some(&given), own()).unwrap();
         let expected = TruncationOptions {
             policy: OverlongPolicy::Error,
             side: Side::Left,
@@ -160,7 +202,7 @@ mod tests {
             max_tokens: 100_000,
             ..v1::Truncation::default()
         };
-        assert_eq!(truncation(Some(&given), 512).unwrap().max_tokens, 512);
+        assert_eq!(truncation(Some(&given), own()).unwrap().max_tokens, 512);
     }
 
     #[test]
@@ -170,19 +212,19 @@ mod tests {
             max_tokens: 100,
             ..v1::Truncation::default()
         };
-        let (options, chunking) = score_truncation(Some(&given), 512).unwrap();
+        let (options, chunking) = score_truncation(Some(&given), own()).unwrap();
         assert_eq!(options, TruncationOptions::to(100));
         assert_eq!(chunking, Some(Chunking { overlap: None }));
         given.chunk_overlap_tokens = 7;
-        let (_, chunking) = score_truncation(Some(&given), 512).unwrap();
+        let (_, chunking) = score_truncation(Some(&given), own()).unwrap();
         assert_eq!(chunking, Some(Chunking { overlap: Some(7) }));
-        let error = truncation(Some(&given), 512).unwrap_err();
+        let error = truncation(Some(&given), own()).unwrap_err();
         let expected = "truncation.policy: is CHUNK_MAX, which is for the documents of Score";
         assert_eq!(error.to_string(), expected);
         given.pair = v1::PairTruncation::LongestFirst.into();
-        assert!(score_truncation(Some(&given), 512).is_err());
+        assert!(score_truncation(Some(&given), own()).is_err());
         assert_eq!(
-            score_truncation(None, 512),
+            score_truncation(None, own()),
             Ok((TruncationOptions::to(512), None))
         );
     }

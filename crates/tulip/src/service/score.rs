@@ -10,7 +10,7 @@ use tulip_proto::v1::{DType, Input, ScoreRequest, ScoreResponse};
 use super::best_chunk::{BestChunks, best_chunks};
 use super::encode::{Around, EncodedItems};
 use super::item::{ItemFailure, Path};
-use super::options::{Chunking, check_count, priority, score_truncation};
+use super::options::{Chunking, check_count, check_max_tokens, priority, score_truncation};
 use super::parts::Spent;
 use super::serving::{Account, Serving};
 use crate::deadline::Deadline;
@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::job::Priority;
 use crate::vectors::VectorFormat;
 use pairs::by_pairs;
+pub(crate) use ranking::Value;
 use ranking::ranking;
 use vectors::by_vectors;
 
@@ -48,7 +49,7 @@ struct Scored {
     spent: Spent,
     account: Account,
     /// One for each sequence of `encoded`.
-    values: Vec<f32>,
+    values: Vec<Value>,
     /// One row for each sequence of `encoded`, when all labels are wanted.
     label_rows: Vec<f32>,
 }
@@ -82,10 +83,16 @@ pub(crate) async fn score(
 }
 
 fn options(serving: &Serving, request: &ScoreRequest) -> Result<Options> {
-    let (truncation, chunking) = score_truncation(
-        request.truncation.as_ref(),
-        serving.info.max_sequence_tokens,
-    )?;
+    let special_tokens = match serving.info.task {
+        Task::Embed => serving.tokenizer.num_special_single(),
+        Task::Score | Task::Classify => serving.tokenizer.num_special_pair(),
+    };
+    // Whole sequences are not cut.
+    if request.query.is_some() {
+        check_max_tokens(request.truncation.as_ref(), special_tokens)?;
+    }
+    let own = serving.info.truncation();
+    let (truncation, chunking) = score_truncation(request.truncation.as_ref(), own)?;
     Ok(Options {
         truncation,
         chunking,
@@ -187,7 +194,7 @@ fn respond(
     } = best_chunks(&mut encoded, values, label_rows, num_documents);
     // Finite vectors can still have a product beyond float32.
     for (&item, value) in encoded.items.iter().zip(&values) {
-        if !value.is_finite() {
+        if !value.score.is_finite() {
             encoded
                 .failures
                 .push(ItemFailure::not_finite(Path::Document(item as usize)));
@@ -200,14 +207,14 @@ fn respond(
     encoded.failures.dedup_by_key(|failure| failure.index);
     encoded.check_strict(options.strict)?;
 
-    let mut scores = vec![0.0; num_documents];
+    let mut of_documents = vec![Value::default(); num_documents];
     for (&item, value) in encoded.items.iter().zip(&values) {
-        scores[item as usize] = *value;
+        of_documents[item as usize] = *value;
     }
     let mut failed = vec![false; num_documents];
     for failure in &encoded.failures {
         failed[failure.index as usize] = true;
-        scores[failure.index as usize] = 0.0;
+        of_documents[failure.index as usize] = Value::default();
     }
     let label_scores = options.all_labels.then(|| {
         let width = serving.info.output_width;
@@ -226,12 +233,17 @@ fn respond(
         }
         format.tensor(num_documents, &rows, width, &items)
     });
+    let score_logits = if serving.info.gives_probabilities() && !options.raw {
+        of_documents.iter().map(|value| value.order).collect()
+    } else {
+        Vec::new()
+    };
     let reports = account.close(serving, deadline, &spent, encoded.failures.len());
     Ok(ScoreResponse {
         request_id,
         model: serving.info.name.clone(),
-        ranking: ranking(&scores, &failed, options.top_n),
-        scores,
+        ranking: ranking(&of_documents, &failed, options.top_n),
+        scores: of_documents.iter().map(|value| value.score).collect(),
         item_errors: encoded.failures.into_iter().map(Into::into).collect(),
         truncations: encoded.truncations,
         usage: Some(reports.usage),
@@ -246,5 +258,6 @@ fn respond(
         },
         best_chunk_start: starts,
         best_chunk_tokens: lengths,
+        score_logits,
     })
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tokenization::{LoadError, Pool, Tokenizer};
 use tokio_util::sync::CancellationToken;
-use tulip_proto::v1::{LoadReport, Timings, Usage};
+use tulip_proto::v1::{GraphReport, LoadReport, Timings, Usage};
 
 use super::parts::Spent;
 use crate::config::ServerConfig;
 use crate::deadline::Deadline;
 use crate::dispatch::{Dispatch, Load};
-use crate::engine::{ModelInfo, Output, Outputs, Task};
+use crate::engine::{GraphCounters, ModelInfo, Output, Outputs, Task};
 use crate::error::{Error, Result};
 use crate::job::{JobOutput, Priority, Submission};
 use crate::metrics::{self, Answered};
@@ -259,6 +259,18 @@ fn load_report(load: &Load, draining: bool) -> LoadReport {
         steps_in_flight: wire_u32(load.steps_in_flight),
         draining,
         tokens_per_second: load.tokens_per_second as u64,
+        graphs: load.graphs.as_ref().map(graph_report),
+    }
+}
+
+fn graph_report(counters: &GraphCounters) -> GraphReport {
+    let wire = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    GraphReport {
+        graphs: wire(counters.captures),
+        failed_captures: wire(counters.failed_captures),
+        eager_steps: counters.eager_steps,
+        replayed_steps: counters.replayed_steps,
+        bytes: counters.bytes,
     }
 }
 

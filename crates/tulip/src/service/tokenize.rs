@@ -4,7 +4,7 @@ use tulip_proto::v1::{TokenizeRequest, TokenizeResponse, TokenizedInput};
 
 use super::encode::Around;
 use super::item::{Path, is_sequence, pack};
-use super::options::{check_count, enum_value, truncation};
+use super::options::{check_count, check_max_tokens, enum_value, truncation};
 use super::serving::Serving;
 use crate::engine::Task;
 use crate::error::{Error, Result};
@@ -20,7 +20,12 @@ pub(crate) async fn tokenize(
 ) -> Result<TokenizeResponse> {
     let info = &serving.info;
     serving.check_model(&request.model)?;
-    let truncation = truncation(request.truncation.as_ref(), info.max_sequence_tokens)?;
+    let special_tokens = match request.query {
+        Some(_) => serving.tokenizer.num_special_pair(),
+        None => serving.tokenizer.num_special_single(),
+    };
+    check_max_tokens(request.truncation.as_ref(), special_tokens)?;
+    let truncation = truncation(request.truncation.as_ref(), info.truncation())?;
     let prompt = PromptChoice {
         literal: request.prompt.as_deref(),
         name: &request.prompt_name,

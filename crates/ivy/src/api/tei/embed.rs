@@ -88,7 +88,7 @@ async fn run(call: &Call, kind: OutputKind) -> Result<(Embedded, usize)> {
             inputs: body.inputs.0,
             prompt_name: body.prompt_name.unwrap_or_default(),
             truncation: Some(truncation),
-            dimensions: options::count("dimensions", body.dimensions, 1)?,
+            dimensions: options::dimensions("dimensions", body.dimensions)?,
             normalization: normalization.into(),
             priority: options::priority(&call.headers, None)?.into(),
             outputs: vec![kind.into()],

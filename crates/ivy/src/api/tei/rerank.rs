@@ -11,7 +11,7 @@ use crate::api::family::Family;
 use crate::api::input::text;
 use crate::api::meta::TokenUsage;
 use crate::api::options;
-use crate::api::vllm::{Limits, truncation as vllm_truncation};
+use crate::api::vllm::{Limits, MAX_TOKENS, truncation as vllm_truncation};
 use crate::error::{Error, Result};
 use crate::job::{Names, ScoreJob};
 
@@ -185,7 +185,10 @@ async fn answer_vllm(call: &Call, body: RerankBody, documents: Vec<String>) -> R
             priority: options::priority(&call.headers, body.priority)?.into(),
             ..ScoreRequest::default()
         },
-        names: Names::list("documents"),
+        names: Names {
+            items: "documents",
+            others: &[MAX_TOKENS],
+        },
     };
     let scored = call.score(job).await?;
     let mut documents = documents;

@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 use tulip_proto::v1::Input;
 
+use super::ranking::Value;
 use super::{METHOD, Options, Scored, encode_documents, missing_query, set_aside};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -63,10 +64,15 @@ pub(super) async fn by_pairs(
     let mut rows = output.rows;
     let mut values = Vec::with_capacity(encoded.items.len());
     for row in rows.chunks_exact_mut(output.width) {
-        if !options.raw {
-            serving.info.activation.apply(row);
-        }
-        values.push(row[options.label]);
+        values.push(if options.raw {
+            Value::plain(row[options.label])
+        } else {
+            let activation = serving.info.activation;
+            let order = activation.logit(row, options.label);
+            activation.apply(row);
+            let score = row[options.label];
+            Value { score, order }
+        });
     }
     let label_rows = if options.all_labels { rows } else { Vec::new() };
     Ok(Scored {

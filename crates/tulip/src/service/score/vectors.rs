@@ -6,6 +6,7 @@ use tokenization::PoolError;
 use tokio::time::Instant;
 use tulip_proto::v1::Input;
 
+use super::ranking::Value;
 use super::{METHOD, Options, Scored, encode_documents, missing_query, set_aside};
 use crate::deadline::Deadline;
 use crate::engine::{ModelInfo, Output};
@@ -68,7 +69,8 @@ pub(super) async fn by_vectors(
             .filter(failed)
             .filter_map(|sequence| sequence.checked_sub(1));
         not_finite.extend(failed);
-        values.extend(compare(serving, Arc::clone(query), part).await?);
+        let nearness = compare(serving, Arc::clone(query), part).await?;
+        values.extend(nearness.into_iter().map(Value::plain));
     }
     set_aside(&mut encoded, &not_finite);
     Ok(Scored {

@@ -58,6 +58,39 @@ pub(super) fn cases() -> Vec<Case> {
             &["truncation.side: -1"],
         ),
         case(
+            "no room in a pair",
+            Score,
+            score(|r| r.truncation = truncation(|t| t.max_tokens = 3)),
+            InvalidArgument,
+            &[
+                "truncation.max_tokens: is 3, must be at least 4: 3 special tokens and one of the text",
+            ],
+        ),
+        case(
+            "no room in a text",
+            Embed,
+            embed(|r| r.truncation = truncation(|t| t.max_tokens = 1)),
+            InvalidArgument,
+            &["truncation.max_tokens: is 1, must be at least 3: 2 special tokens"],
+        ),
+        case(
+            "no room in the texts of a score",
+            Embed,
+            score(|r| r.truncation = truncation(|t| t.max_tokens = 2)),
+            InvalidArgument,
+            &["truncation.max_tokens: is 2, must be at least 3"],
+        ),
+        case(
+            "no room in what is tokenized",
+            Score,
+            tokenize(|r| {
+                r.query = Some(text("w1"));
+                r.truncation = truncation(|t| t.max_tokens = 2);
+            }),
+            InvalidArgument,
+            &["truncation.max_tokens: is 2, must be at least 4"],
+        ),
+        case(
             "unknown pair truncation",
             Score,
             score(|r| r.truncation = truncation(|t| t.pair = 3)),
