@@ -159,7 +159,7 @@ class ServeConfig:
     """Refuse requests that name another model than the one served."""
     spin_us: int | None = None
     """Microseconds that two threads stay awake after a request or a step, so that the next need
-    not wake them; costs up to two busy cores. None = 2000 on a GPU host with 8 cores, else 0."""
+    not wake them; costs up to two busy cores. None = 40000 on a GPU host with 8 cores, else 0."""
     http: HttpConfig | None = None
     """The HTTP gateway in the same process; None = gRPC only. `rose serve` has one by default."""
     log_level: LogLevel = "info"

@@ -43,8 +43,8 @@ pub(crate) struct PyBatchLimits {
     max_batch_sequences: usize,
 }
 
-/// Short steps of a GPU are worth it, where there are cores to spare.
-const GPU_SPIN: Duration = Duration::from_millis(2);
+/// Longer than most steps: who waits for one must not fall asleep meanwhile. Where there are cores.
+const GPU_SPIN: Duration = Duration::from_millis(40);
 const GPU_SPIN_CORES: usize = 8;
 
 /// The spin where the configuration names none.

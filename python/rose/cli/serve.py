@@ -207,7 +207,7 @@ def serve(
     spin_us: Annotated[
         int | None,
         _option(
-            "How long two threads stay awake after a request or a step; 2000 on a GPU host "
+            "How long two threads stay awake after a request or a step; 40000 on a GPU host "
             "with 8 cores, else 0.",
             "SPIN_US",
             metavar="MICROSECONDS",
