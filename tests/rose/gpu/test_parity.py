@@ -36,7 +36,7 @@ MOST_SCORE_DIFFERENCE = 0.01
 SAME = 1e-3
 # A score is not averaged over hundreds of values: 16 bits round it by this much, in each company
 # elsewhere. In deterministic mode it is the same to the bit (test_deterministic.py).
-SAME_SCORE = 5e-3
+SAME_SCORE = MOST_SCORE_DIFFERENCE
 
 
 def _sequences(lengths: tuple[int, ...], seed: int = 0) -> list[list[int]]:
