@@ -68,8 +68,12 @@ def engine_times(directory: Path, device: str, environment: dict[str, str]) -> d
 
 def serve_seconds(directory: Path, device: str, environment: dict[str, str]) -> float:
     """From the start of `rose serve` to its ready line."""
-    command = [sys.executable, "-m", "rose.cli", "serve", str(directory), "--device", device]
-    command += ["--grpc-address", "127.0.0.1:0", "--http-address", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "rose.cli", "serve", str(directory)]
+    environment = environment | {
+        "ROSE_SERVE_DEVICE": device,
+        "ROSE_SERVE_GRPC_ADDRESS": "127.0.0.1:0",
+        "ROSE_SERVE_HTTP_ADDRESS": "127.0.0.1:0",
+    }
     started = time.perf_counter()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment

@@ -29,7 +29,7 @@ FLASH_ATTN_LONGEST = 64
 # By head_dim the longest sequences up to which our own kernel is, and with how many tokens at most.
 SHORT_LIMITS: dict[int, tuple[tuple[int, int], ...]] = {
     32: ((512, NO_LIMIT),),
-    64: ((512, NO_LIMIT),),
+    64: ((256, NO_LIMIT), (512, 1024)),
     128: ((64, NO_LIMIT), (256, 256)),
 }
 # The same where the package fa3-fwd stands in, whose calls take 3 to 4 µs more at short sequences: of
