@@ -21,10 +21,18 @@ COMPANY = ("batched", "padded", "captured", "replayed")
 BEGIN, END = "<!-- gpu parity: made by benches/gpu_parity.py -->", "<!-- end of gpu parity -->"
 
 
-def read(path: Path) -> dict[str, dict[str, Any]]:
-    """For each family what its passed tests recorded, in the order of the file."""
+def read(paths: list[Path]) -> dict[str, dict[str, Any]]:
+    """For each family what its passed tests recorded, in the order of the files.
+
+    A test that is in several files counts as in the last of them.
+    """
     families: dict[str, dict[str, Any]] = {}
-    for case in ElementTree.parse(path).iter("testcase"):
+    cases = {
+        (case.get("classname"), case.get("name")): case
+        for path in paths
+        for case in ElementTree.parse(path).iter("testcase")
+    }
+    for case in cases.values():
         properties = {p.get("name", ""): p.get("value", "") for p in case.iter("property")}
         family = properties.pop("family", None)
         if family is None:
@@ -79,14 +87,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("junit", type=Path)
+    parser.add_argument("junit", type=Path, nargs="+")
     parser.add_argument("--device", default="", help="what the run was on, for the JSON")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--into", type=Path, help="a document with the two marks")
     options = parser.parse_args()
     families = read(options.junit)
     if not families:
-        sys.exit(f"{options.junit}: no test recorded a family; was there a device?")
+        sys.exit(
+            f"{', '.join(map(str, options.junit))}: no test recorded a family; was there a device?"
+        )
     markdown = table(families)
     if options.json:
         values = {"device": options.device, "families": families}
