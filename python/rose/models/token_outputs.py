@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
 from rose.attention.base import AttentionBackend
 from rose.forward_batch import ForwardBatch
@@ -51,7 +50,7 @@ class TokenOutputModel:
         normalized = self.pooled.normalized
         # Empty slots begin behind the last token, and so have a row there, which is cut off.
         rows = states.new_zeros((tokens + 1, self.output_width))
-        rows[:tokens, : self.dimensions] = F.normalize(vectors, dim=1) if normalized else vectors
+        rows[:tokens, : self.dimensions] = normalize_rows(vectors) if normalized else vectors
         if self.with_dense:
             pooled = self.pooled.pooling(hidden, batch)
             pooled = normalize_rows(pooled) if normalized else pooled
