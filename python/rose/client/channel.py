@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
+
+import grpc
 
 from rose._proto import tulip_pb2 as pb
 
@@ -28,6 +31,9 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
+# More than cancelled calls take to end.
+CLOSE_SECONDS = 2.0
+
 # Request and response type of each call.
 METHODS: dict[str, tuple[Any, Any]] = {
     "Score": (pb.ScoreRequest, pb.ScoreResponse),
@@ -51,3 +57,14 @@ def open_methods(channel: Any) -> dict[str, Any]:  # noqa: ANN401 - grpc and grp
             response_deserializer=response.FromString,
         )
     return callables
+
+
+def close_channel(channel: grpc.Channel) -> None:
+    """Cancels the calls of a channel and closes it.
+
+    grpc then waits for each call to end. An interrupt in the moment in which a call begins leaves one
+    that nobody ends, and would make that wait endless: so it is bounded.
+    """
+    closing = threading.Thread(target=channel.close, name="rose-client-close", daemon=True)
+    closing.start()
+    closing.join(CLOSE_SECONDS)

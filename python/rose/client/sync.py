@@ -18,7 +18,7 @@ from rose.client.calls import (
     CallOptions,
     checked_timeout,
 )
-from rose.client.channel import CHANNEL_OPTIONS, open_methods
+from rose.client.channel import CHANNEL_OPTIONS, close_channel, open_methods
 from rose.client.errors import client_is_closed, error_of_rpc
 from rose.client.model import ServedModel
 from rose.client.options import EmbedOptions, ScoreOptions, TokenizeOptions
@@ -58,7 +58,7 @@ class Client:
     def close(self) -> None:
         """Ends the connection; calls in flight, and later ones, end as `Cancelled`."""
         self._closed = True
-        self._channel.close()
+        close_channel(self._channel)
 
     def __enter__(self) -> Self:
         return self
