@@ -32,7 +32,9 @@ DType = Annotated[
 Attention = Annotated[
     str,
     _option(
-        "auto, sdpa, flash_attn, flashinfer, fa3_fwd or flash_attn_4.", "ATTENTION", metavar="NAME"
+        "auto, sdpa, short, flash_attn, flashinfer, fa3_fwd or flash_attn_4.",
+        "ATTENTION",
+        metavar="NAME",
     ),
 ]
 Task = Annotated[

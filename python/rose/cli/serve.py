@@ -207,8 +207,8 @@ def serve(
     spin_us: Annotated[
         int | None,
         _option(
-            "How long two threads stay awake after a request or a step; 40000 on a GPU host "
-            "with 8 cores, else 0.",
+            "How long two threads stay awake after a request or a step, at most 1000000; 40000 on "
+            "a GPU host with 8 cores, else 0.",
             "SPIN_US",
             metavar="MICROSECONDS",
         ),

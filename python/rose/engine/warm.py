@@ -18,6 +18,8 @@ from rose.attention.flashinfer_modules import (
     fa3_module_name,
     find_module,
 )
+from rose.checkpoint.checkpoint import read_checkpoint
+from rose.checkpoint.location import find_model
 from rose.config import EngineConfig
 from rose.engine.engine import Engine
 from rose.engine.load import find_device, find_dtype, load_model
@@ -44,7 +46,11 @@ def warm(model: str | Path, config: EngineConfig, tell: Tell) -> None:
     """
     device = find_device(config.device)
     if device.type != "cuda":
-        tell("no CUDA device: there is nothing to build")
+        # Also where nothing is built, a wrong name must not pass for done.
+        directory, _ = find_model(model, config.revision)
+        read_checkpoint(directory)
+        found = "no CUDA device" if config.device == "auto" else f"device {config.device}"
+        tell(f"{found}: there is nothing to build")
         return
     if config.attention == "flash_attn_4" and os.environ.get(_FLASH_ATTN_4_CACHE) != "1":
         raise ConfigError(

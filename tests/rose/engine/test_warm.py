@@ -152,12 +152,26 @@ def test_flash_attn_4_must_keep_what_it_compiles(
     assert machine.engines == 1
 
 
-def test_without_a_gpu(rose: Any) -> None:
-    assert rose("warm", "model", "--device", "cpu") == (
+@pytest.fixture(scope="module")
+def model(make_bert: Any) -> str:
+    return str(make_bert("warm"))
+
+
+def test_without_a_gpu(model: str, rose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rose("warm", model, "--device", "cpu") == (
         0,
-        ["no CUDA device: there is nothing to build"],
+        ["device cpu: there is nothing to build"],
         "",
     )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert rose("warm", model) == (0, ["no CUDA device: there is nothing to build"], "")
+
+
+@pytest.mark.parametrize("model", ["/nonexistent", "", __file__, str(Path(__file__).parent)])
+def test_without_a_gpu_a_wrong_model_is_wrong(rose: Any, model: str) -> None:
+    status, lines, errors = rose("warm", model, "--device", "cpu")
+    assert (status, lines, errors.count("\n")) == (2, [], 1)
+    assert errors.startswith("rose: error: ")
 
 
 def test_wrong_options(rose: Any) -> None:
