@@ -95,7 +95,7 @@ class ReplicasConfig:
         for address in self.addresses:
             check_address("replica", address, lowest_port=1)
         if self.tls_authorities is not None and not self.tls:
-            raise ConfigError("tls_authorities needs tls beside it")
+            raise ConfigError("tls_authorities needs TLS to the replicas")
         if not 1 <= self.worker_threads <= _MAX_THREADS:
             raise ConfigError(
                 f"worker_threads must be from 1 to {_MAX_THREADS}, got {self.worker_threads}"

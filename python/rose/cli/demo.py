@@ -51,7 +51,7 @@ def demo(
                 return fail("the server did not start; its own words are above", EXIT_REFUSED)
             print(f"$ rose serve {model}\n{ready}\n")
             address = dict(p.split("=", 1) for p in ready.split()[1:])["grpc"]
-            print(f"$ rose score --address {address} --query '{QUERY}'")
+            print(f">>> rose.Client('{address}').score('{QUERY}', {len(DOCUMENTS)} documents)")
             for line in _ranking(address):
                 print(line)
         finally:

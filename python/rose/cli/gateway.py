@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Annotated, get_args
 
 from rose.cli.failure import UsageError
-from rose.cli.option import given_keys, option_names, options_of, with_option_name
+from rose.cli.option import given_keys, listed, option_names, options_of, with_option_name
 from rose.config import LogFormat, LogLevel
 from rose.errors import ConfigError
 from rose.http_config import HttpConfig, ReplicasConfig
@@ -129,7 +129,7 @@ def gateway(
         config = HttpConfig(
             address=http_address,
             api_keys=given_keys("gateway", api_key),
-            cors_origins=tuple(cors_origin or ()),
+            cors_origins=listed(cors_origin),
             tls_certificate=tls_certificate,
             tls_key=tls_key,
             max_body_bytes=max_body_bytes,
@@ -141,7 +141,7 @@ def gateway(
             tokenizer_threads=tokenizer_threads,
         )
         replicas = ReplicasConfig(
-            addresses=tuple(replica),
+            addresses=listed(replica),
             tls=replica_tls,
             tls_authorities=replica_ca,
             strict_model_name=strict_model_name,

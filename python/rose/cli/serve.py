@@ -21,7 +21,7 @@ from rose.cli.engine_option import (
     Task,
 )
 from rose.cli.failure import UsageError
-from rose.cli.option import given_keys, option_names, options_of, with_option_name
+from rose.cli.option import given_keys, listed, option_names, options_of, with_option_name
 from rose.config import EngineConfig, ServeConfig
 from rose.errors import ConfigError, EngineFailedError, RoseError
 from rose.http_config import HttpConfig
@@ -35,6 +35,7 @@ _OPTION_OF_FIELD = option_names(
         "api_keys": "api-key",
         "cors_origins": "cors-origin",
         "outputs": "output",
+        "max_body_bytes": "max-message-bytes",
     },
 )
 
@@ -256,7 +257,7 @@ def serve(
             http = HttpConfig(
                 address=http_address,
                 api_keys=given_keys("serve", api_key),
-                cors_origins=tuple(cors_origin or ()),
+                cors_origins=listed(cors_origin),
                 tls_certificate=tls_certificate,
                 tls_key=tls_key,
                 max_body_bytes=max_message_bytes,

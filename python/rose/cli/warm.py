@@ -48,7 +48,8 @@ def warm(
 ) -> int:
     """Builds a model's GPU kernels ahead, so that a server here starts without a compiler.
 
-    Takes the options and the environment of the `rose serve` to come. The status is 0 when nothing
+    Takes the environment of the `rose serve` to come, and its options as far as kernels depend on
+    them. The status is 0 when nothing
     is left to compile, 1 when a kernel cannot be built.
     """
     try:
