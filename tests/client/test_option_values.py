@@ -24,8 +24,8 @@ def test_keys_of_a_variable_are_separated_by_spaces_or_commas(
 ) -> None:
     monkeypatch.setenv(variable, value)
     assert given_keys("serve", value.split()) == ("k1", "k2")
+    monkeypatch.setenv(variable, " ")
     with pytest.raises(UsageError, match=f"{variable} is empty"):
-        monkeypatch.setenv(variable, " ")
         given_keys("serve", None)
 
 
