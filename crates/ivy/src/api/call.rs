@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
+use tulip_proto::quoted;
 
 use super::family::Family;
 use super::report::Report;
@@ -80,7 +81,8 @@ fn check_media_type(headers: &HeaderMap) -> Result<()> {
         && encoding != "identity"
     {
         return Err(Error::MediaType(format!(
-            "content-encoding {encoding:?} is not supported, send the body as it is"
+            "content-encoding {} is not supported, send the body as it is",
+            quoted(encoding)
         )));
     }
     let Some(given) = headers.get(header::CONTENT_TYPE) else {
@@ -94,7 +96,8 @@ fn check_media_type(headers: &HeaderMap) -> Result<()> {
         return Ok(());
     }
     Err(Error::MediaType(format!(
-        "content-type {given:?} is not supported, send application/json"
+        "content-type {} is not supported, send application/json",
+        quoted(given)
     )))
 }
 

@@ -3,6 +3,7 @@
 use axum::response::Response;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
+use tulip_proto::quoted;
 use tulip_proto::v1::{DType, EmbedRequest, InputType, OutputKind, TruncationSide};
 use utoipa::ToSchema;
 
@@ -276,7 +277,8 @@ fn texts(body: &CohereEmbedRequest) -> Result<(&'static str, Vec<String>)> {
                         ("text", Some(text)) => Ok(text.as_str()),
                         (other, _) => {
                             let field = format!("inputs[{index}].content");
-                            let message = format!("type {other:?} is not supported, only text is");
+                            let other = quoted(other);
+                            let message = format!("type {other} is not supported, only text is");
                             Err(Error::invalid(field, message))
                         }
                     });
