@@ -143,7 +143,7 @@ def test_an_unknown_place_is_refused(mark: str) -> None:
         find("m", query_template=f"{mark} {{query}}")
     known = "{query}, {instruction}"
     assert str(refused.value) == f"query_template: {mark} is not a place; known are {known}"
-    with pytest.raises(ConfigError, match="document_template: .* is not a place"):
+    with pytest.raises(ConfigError, match=r"document_template: .* is not a place"):
         find("m", document_template=f"{mark} {{document}}")
 
 
