@@ -317,8 +317,8 @@ impl EncodedItems {
                 Err(Error::Unavailable(error.to_string()))
             }
             Err(EncodeError::RequestTooLong { tokens, limit }) => {
-                let message =
-                    format!("has at least {tokens} tokens, limit max_queued_tokens={limit}");
+                let given = format!("has at least {tokens} tokens");
+                let message = format!("{given}, limit max_queued_tokens={limit}");
                 Err(Error::invalid("request", message))
             }
             Err(error) => {
