@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
@@ -83,6 +84,7 @@ class Server:
 
         Raises:
             ServerError: the engine cannot be served.
+            ConfigError: a template or the instruction cannot be used.
             RoseError: what the function raised.
         """
         if self._thread is not None:
@@ -106,6 +108,8 @@ class Server:
         error = self._start_error
         if isinstance(error, RoseError):
             raise error
+        if isinstance(error, ValueError) and _names_an_option(str(error)):
+            raise ConfigError(str(error)) from error
         if error is not None:
             raise ServerError(f"the model cannot be served: {error}") from error
         return served[0]
@@ -165,6 +169,12 @@ class Server:
         traceback: TracebackType | None,
     ) -> None:
         self.shutdown()
+
+
+def _names_an_option(message: str) -> bool:
+    """Whether the message begins with an option of the engine, as `pair_template: …` does."""
+    field, colon, _ = message.partition(": ")
+    return bool(colon) and field in {option.name for option in fields(EngineConfig)}
 
 
 class _Interrupted(BaseException):

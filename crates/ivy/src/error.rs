@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tonic::{Code, Status};
+use tulip_proto::shortened;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -127,6 +128,34 @@ impl Error {
         }
     }
 
+    /// The same error with a message of bounded length, whatever of the request it repeats.
+    #[must_use]
+    pub fn shortened(mut self) -> Self {
+        match &mut self {
+            Self::Malformed(message)
+            | Self::UnknownRoute(message)
+            | Self::UnknownModel(message)
+            | Self::BrokenBody(message)
+            | Self::MediaType(message)
+            | Self::WrongTask(message)
+            | Self::Overloaded { message, .. }
+            | Self::Unavailable(message)
+            | Self::DeadlineExceeded(message)
+            | Self::Internal(message) => shorten(message),
+            Self::Invalid { field, message } => {
+                shorten(field);
+                shorten(message);
+            }
+            Self::Empty { field } => shorten(field),
+            Self::MethodNotAllowed { method, path } => {
+                shorten(method);
+                shorten(path);
+            }
+            Self::NoKey | Self::WrongKey | Self::SlowBody(_) | Self::TooLarge { .. } => {}
+        }
+        self
+    }
+
     /// Milliseconds after which a retry has a fair chance, for errors that pass by themselves.
     #[must_use]
     pub fn retry_after_ms(&self) -> Option<u64> {
@@ -139,6 +168,10 @@ impl Error {
             _ => None,
         }
     }
+}
+
+fn shorten(text: &mut String) {
+    *text = shortened(std::mem::take(text));
 }
 
 /// Where nobody knows better: a replica restarts, or a queue drains, in about this time.

@@ -217,9 +217,9 @@ impl Budget {
 
     fn spend(&self, tokens: usize) -> Result<(), EncodeError> {
         let before = self.spent.fetch_add(tokens, Ordering::Relaxed);
-        if before.saturating_add(tokens) > self.limit {
-            let limit = self.limit;
-            return Err(EncodeError::RequestTooLong { limit });
+        let (tokens, limit) = (before.saturating_add(tokens), self.limit);
+        if tokens > limit {
+            return Err(EncodeError::RequestTooLong { tokens, limit });
         }
         Ok(())
     }

@@ -95,11 +95,12 @@ async fn a_request_keeps_to_its_tokens() {
     truncation.max_request_tokens = Some(8);
     let encoded = encode_batch(&tokenizer, &pool, "", few(), &truncation).await;
     assert!(encoded[0].is_ok() && encoded[1].is_ok());
-    let limit = 8;
-    assert_eq!(encoded[2], Err(EncodeError::RequestTooLong { limit }));
+    let (tokens, limit) = (9, 8);
+    let expected = EncodeError::RequestTooLong { tokens, limit };
+    assert_eq!(encoded[2], Err(expected.clone()));
     let chunks = encode_batch_chunks(&tokenizer, &pool, "", few(), &truncation, None).await;
     assert!(chunks[1].is_ok());
-    assert_eq!(chunks[2], Err(EncodeError::RequestTooLong { limit }));
+    assert_eq!(chunks[2], Err(expected));
     truncation.max_request_tokens = Some(9);
     let encoded = encode_batch(&tokenizer, &pool, "", few(), &truncation).await;
     assert!(encoded[2].is_ok());

@@ -189,7 +189,7 @@ impl Windows {
         let count = self.last.div_ceil(self.step) + 1;
         let tokens = count.saturating_mul(tokens_around + self.tokens);
         match truncation.max_request_tokens {
-            Some(limit) if tokens > limit => Err(EncodeError::RequestTooLong { limit }),
+            Some(limit) if tokens > limit => Err(EncodeError::RequestTooLong { tokens, limit }),
             _ => Ok(()),
         }
     }
@@ -243,7 +243,8 @@ mod tests {
             windows.check(88, &truncation)
         };
         assert_eq!(check(count * 600), Ok(()));
-        let limit = count * 600 - 1;
-        assert_eq!(check(limit), Err(EncodeError::RequestTooLong { limit }));
+        let (tokens, limit) = (count * 600, count * 600 - 1);
+        let expected = EncodeError::RequestTooLong { tokens, limit };
+        assert_eq!(check(limit), Err(expected));
     }
 }

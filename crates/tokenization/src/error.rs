@@ -27,8 +27,33 @@ pub enum LoadError {
         vocab_size: u32,
     },
     /// The template of pairs cannot be used.
-    #[error("pair template: {0}")]
+    #[error("pair_template: {0}")]
     Template(String),
+    /// The template of pairs leaves no room for texts, even without an instruction.
+    #[error(
+        "pair_template: has {tokens} tokens beside its texts, limit max_sequence_tokens={max_sequence_tokens}"
+    )]
+    TemplateTooLong {
+        /// Its own tokens.
+        tokens: usize,
+        /// The model's limit.
+        max_sequence_tokens: usize,
+    },
+    /// The default instruction leaves no room in the template of pairs.
+    #[error(
+        "instruction: has {tokens} tokens, limit {limit}: the template has {template_tokens} \
+         more, max_sequence_tokens={max_sequence_tokens}"
+    )]
+    InstructionTooLong {
+        /// The instruction's own tokens.
+        tokens: usize,
+        /// What it may have, so that one token of the texts has room.
+        limit: usize,
+        /// Tokens of the template without it.
+        template_tokens: usize,
+        /// The model's limit.
+        max_sequence_tokens: usize,
+    },
     /// A single text gets token types other than 0.
     #[error("the post-processor gives a single text token types other than 0")]
     TokenTypes,
@@ -65,6 +90,14 @@ pub enum EncodeError {
         /// What it may have: `max_query_tokens`, or a sequence less the special tokens of a pair.
         limit: usize,
     },
+    /// A request's instruction takes the room of a query that would fit without it.
+    #[error("the instruction has {instruction_tokens} tokens, limit {limit}")]
+    InstructionTooLong {
+        /// The instruction's own tokens.
+        instruction_tokens: usize,
+        /// What the query and the template leave to it.
+        limit: usize,
+    },
     /// Not one token of the text would be left.
     #[error(
         "no room for the text: {query_tokens} query tokens and {special_tokens} special tokens fill the limit of {limit}"
@@ -78,8 +111,10 @@ pub enum EncodeError {
         limit: usize,
     },
     /// All sequences together are too many tokens; those that came before this one are not.
-    #[error("the request has more than {limit} tokens")]
+    #[error("the request has at least {tokens} tokens, limit {limit}")]
     RequestTooLong {
+        /// Tokens up to and with this text; those of the texts after it were not counted.
+        tokens: usize,
         /// `max_request_tokens`.
         limit: usize,
     },

@@ -34,8 +34,18 @@ pub(crate) fn load_with_instruction(
     template: &str,
     instruction: &str,
 ) -> Result<Tokenizer, LoadError> {
+    load_of_length(json, template, instruction, 10_000)
+}
+
+/// Of a model that reads so many tokens.
+pub(crate) fn load_of_length(
+    json: &Value,
+    template: &str,
+    instruction: &str,
+    max_sequence_tokens: usize,
+) -> Result<Tokenizer, LoadError> {
     let options = TokenizerOptions {
-        max_sequence_tokens: 10_000,
+        max_sequence_tokens,
         strip: true,
         lower_case: false,
         vocab_size: 1_000,

@@ -129,10 +129,24 @@ impl Tokenizer {
         let mut tokenizer = Self::load(json.to_string().as_bytes(), options, true)?;
         let compiled = CompiledTemplate::new(&tokenizer, template, &control)?;
         let num_special = compiled.fixed_tokens(&tokenizer)?;
-        if num_special >= tokenizer.options.max_sequence_tokens {
-            return Err(LoadError::SequenceTooShort {
-                max_sequence_tokens: tokenizer.options.max_sequence_tokens,
-                special_tokens: num_special,
+        let max_sequence_tokens = tokenizer.options.max_sequence_tokens;
+        if num_special >= max_sequence_tokens {
+            let tokens = plain(&tokenizer, &template.default_instruction)?.len();
+            let template_tokens = num_special.saturating_sub(tokens);
+            // At least one token of the texts.
+            let limit = max_sequence_tokens.saturating_sub(template_tokens + 1);
+            return Err(if limit > 0 && tokens > limit && compiled.has_instruction {
+                LoadError::InstructionTooLong {
+                    tokens,
+                    limit,
+                    template_tokens,
+                    max_sequence_tokens,
+                }
+            } else {
+                LoadError::TemplateTooLong {
+                    tokens: num_special,
+                    max_sequence_tokens,
+                }
             });
         }
         tokenizer.template = Some(compiled);

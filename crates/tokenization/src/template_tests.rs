@@ -185,6 +185,73 @@ fn a_request_brings_its_instruction_where_there_is_a_place() {
 }
 
 #[test]
+fn an_instruction_that_takes_the_room_is_named() {
+    let tokenizer = load(&fixtures::qwen(), CHAT);
+    let instruction = "hello ".repeat(100);
+    let tokens = tokenizer.encode_segment(&instruction).unwrap().len();
+    for pair in [PairTruncation::ProtectQuery, PairTruncation::LongestFirst] {
+        let truncation = TruncationOptions {
+            pair,
+            ..TruncationOptions::to(80)
+        };
+        let encode = |query: &str, instruction: &str| {
+            tokenizer.encode_query_with(&text(query), instruction, &truncation)
+        };
+        let Err(EncodeError::InstructionTooLong {
+            instruction_tokens,
+            limit,
+        }) = encode("hello", &instruction)
+        else {
+            panic!("{pair:?}: {:?}", encode("hello", &instruction));
+        };
+        assert_eq!(instruction_tokens, tokens);
+        assert!((1..80).contains(&limit), "{limit}");
+        // What keeps to the limit passes.
+        let shorter = "hello ".repeat(limit * 100 / tokens);
+        assert!(encode("hello", &shorter).is_ok(), "{pair:?} {limit}");
+    }
+    // Where the query does not fit either, it is the query's fault.
+    let long = "hello ".repeat(200);
+    let refused =
+        tokenizer.encode_query_with(&text(&long), &instruction, &TruncationOptions::to(80));
+    assert!(matches!(refused, Err(EncodeError::QueryTooLong { .. })));
+}
+
+#[test]
+fn what_leaves_no_room_at_the_start_is_named() {
+    let json = fixtures::qwen();
+    let message = |template: &str, instruction: &str| {
+        let loaded = fixtures::load_of_length(&json, template, instruction, 60);
+        loaded.unwrap_err().to_string()
+    };
+    let instruction = message(CHAT, &"hello ".repeat(100));
+    assert!(
+        instruction.starts_with("instruction: has "),
+        "{instruction}"
+    );
+    assert!(
+        instruction.ends_with(" more, max_sequence_tokens=60"),
+        "{instruction}"
+    );
+    let long = format!("{CHAT}{}", "hello ".repeat(100));
+    let template = message(&long, "hello");
+    assert!(template.starts_with("pair_template: has "), "{template}");
+    assert!(
+        template.ends_with(" limit max_sequence_tokens=60"),
+        "{template}"
+    );
+    // The limit that is named is one that passes.
+    let (_, rest) = instruction.split_once("limit ").unwrap();
+    let limit: usize = rest.split(':').next().unwrap().parse().unwrap();
+    let tokenizer = load(&json, CHAT);
+    let fits = (0..)
+        .map(|words| "hello ".repeat(words))
+        .take_while(|text| tokenizer.encode_segment(text).unwrap().len() <= limit);
+    let fits = fits.last().unwrap();
+    assert!(fixtures::load_of_length(&json, CHAT, &fits, 60).is_ok());
+}
+
+#[test]
 fn a_query_that_fills_the_sequence_is_refused_or_cut_as_asked() {
     let tokenizer = load(&fixtures::qwen(), CHAT);
     let query = "hello ".repeat(100);
@@ -268,18 +335,18 @@ fn wrong_templates_are_refused() {
         let error = PairTemplate::new(text, "").unwrap_err();
         error.to_string()
     };
-    assert_eq!(message("{query}"), "pair template: {document} is missing");
-    assert_eq!(message("{document}"), "pair template: {query} is missing");
+    assert_eq!(message("{query}"), "pair_template: {document} is missing");
+    assert_eq!(message("{document}"), "pair_template: {query} is missing");
     assert_eq!(
         message("{query}{query}{document}"),
-        "pair template: {query} is there twice"
+        "pair_template: {query} is there twice"
     );
     assert_eq!(
         message("{document}{query}"),
-        "pair template: {document} stands before {query}"
+        "pair_template: {document} stands before {query}"
     );
     assert_eq!(
         message("{query}{document}{instruction}"),
-        "pair template: {instruction} stands after {document}"
+        "pair_template: {instruction} stands after {document}"
     );
 }

@@ -64,6 +64,22 @@ impl Tokenizer {
         };
         let limit = truncation.max_tokens.min(self.options.max_sequence_tokens);
         let room = limit.saturating_sub(self.num_special_pair());
+        // A query that may be cut needs room for one token of it.
+        let needed = if yields {
+            fixed + 1
+        } else {
+            query.num_tokens()
+        };
+        if needed > room && !instruction.is_empty() {
+            let instruction_tokens = self.encode_segment(instruction)?.len();
+            let limit = room.saturating_sub(needed.saturating_sub(instruction_tokens));
+            if limit > 0 {
+                return Err(EncodeError::InstructionTooLong {
+                    instruction_tokens,
+                    limit,
+                });
+            }
+        }
         if !yields && query.num_tokens() > room {
             return Err(EncodeError::QueryTooLong {
                 query_tokens: query.num_tokens(),

@@ -6,9 +6,11 @@
 mod code;
 mod codec;
 mod entries;
+mod message;
 
 pub use code::code_name;
 pub use codec::{RequestDecoder, TulipCodec};
+pub use message::{quoted, shortened};
 
 /// Package `tulip.v1`: messages, `tulip_client` and `tulip_server`.
 #[allow(

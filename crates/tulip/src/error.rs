@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tulip_proto::quoted;
+
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -20,7 +22,7 @@ pub enum Error {
     #[error("{0}")]
     WrongTask(String),
     /// Another model is served here.
-    #[error("model: {requested:?} is not served here, {served:?} is")]
+    #[error("model: {} is not served here, {served:?} is", quoted(requested))]
     UnknownModel {
         /// The name in the request.
         requested: String,

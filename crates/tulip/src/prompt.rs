@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use tulip_proto::quoted;
 use tulip_proto::v1::InputType;
 
 use crate::engine::ModelInfo;
@@ -61,8 +62,8 @@ impl<'a> PromptChoice<'a> {
                 .ok_or_else(|| {
                     let known: Vec<&str> = prompts.named.keys().map(String::as_str).collect();
                     let message = format!(
-                        "{:?} is no prompt of this model, known are {known:?}",
-                        self.name
+                        "{} is no prompt of this model, known are {known:?}",
+                        quoted(self.name)
                     );
                     Error::invalid("prompt_name", message)
                 });
@@ -106,14 +107,15 @@ impl<'a> PromptChoice<'a> {
 /// Templates of single texts become prompts: their text must come last.
 pub(crate) fn check_templates(info: &ModelInfo) -> Result<(), String> {
     let single = [
-        ("query", &info.templates.query, QUERY),
-        ("document", &info.templates.document, DOCUMENT),
+        ("query_template", &info.templates.query, QUERY),
+        ("document_template", &info.templates.document, DOCUMENT),
     ];
     for (name, template, place) in single {
         let count = template.matches(place).count();
         if !template.is_empty() && (count != 1 || !template.ends_with(place)) {
+            let template = quoted(template);
             return Err(format!(
-                "the template of a {name} must end with {place}, is {template:?}"
+                "{name}: must end with its only {place}, is {template}"
             ));
         }
     }
@@ -251,7 +253,7 @@ mod tests {
         info.templates.document = "{document} end".into();
         assert_eq!(
             check_templates(&info).unwrap_err(),
-            "the template of a document must end with {document}, is \"{document} end\""
+            "document_template: must end with its only {document}, is \"{document} end\""
         );
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
+use tulip_proto::shortened;
 use tulip_proto::v1::StreamError;
 
 use crate::error::Error;
@@ -42,7 +43,7 @@ fn whole_ms(duration: Duration) -> u64 {
 
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
-        let mut status = Self::new(code(&error), error.to_string());
+        let mut status = Self::new(code(&error), shortened(error.to_string()));
         if let Some(retry_after_ms) = retry_after_ms(&error) {
             let value: MetadataValue<Ascii> = retry_after_ms.into();
             status.metadata_mut().insert(RETRY_AFTER_MS, value.clone());
@@ -56,7 +57,7 @@ impl From<Error> for StreamError {
     fn from(error: Error) -> Self {
         Self {
             code: code(&error) as i32,
-            message: error.to_string(),
+            message: shortened(error.to_string()),
             retry_after_ms: retry_after_ms(&error).unwrap_or(0),
         }
     }
@@ -64,11 +65,16 @@ impl From<Error> for StreamError {
 
 /// tonic refuses an over-long message as `OUT_OF_RANGE`; to us it is a request that can never fit.
 pub(crate) fn message_too_large(refused: &Status, max_message_bytes: usize) -> Status {
-    let message = format!(
-        "message: {}, limit max_message_bytes={max_message_bytes}",
-        refused.message()
+    // Its own words name the limit too, but not as the option that sets it.
+    let found = refused.message().split_once("found ");
+    let bytes = found.and_then(|(_, rest)| rest.split(' ').next()?.parse::<u64>().ok());
+    let what = bytes.map_or_else(
+        || "is too large".to_owned(),
+        |bytes| format!("has {bytes} bytes"),
     );
-    Status::invalid_argument(message)
+    Status::invalid_argument(format!(
+        "message: {what}, limit max_message_bytes={max_message_bytes}"
+    ))
 }
 
 #[cfg(test)]
@@ -105,6 +111,31 @@ mod tests {
             assert_eq!((status.code(), status.message()), (code, &*message));
             assert_eq!(StreamError::from(error).code, code as i32);
         }
+    }
+
+    #[test]
+    fn a_message_that_is_too_large_says_how_large() {
+        let tonics =
+            "Error, decoded message length too large: found 70 bytes, the limit is: 60 bytes";
+        let status = message_too_large(&Status::out_of_range(tonics), 60);
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert_eq!(
+            status.message(),
+            "message: has 70 bytes, limit max_message_bytes=60"
+        );
+        let status = message_too_large(&Status::out_of_range("found none"), 60);
+        assert_eq!(
+            status.message(),
+            "message: is too large, limit max_message_bytes=60"
+        );
+    }
+
+    #[test]
+    fn messages_fit_into_headers() {
+        let status = Status::from(Error::invalid("label", "ä".repeat(10_000)));
+        assert!(status.message().len() <= 2000, "{}", status.message().len());
+        let error = StreamError::from(Error::invalid("label", "ä".repeat(10_000)));
+        assert!(error.message.len() <= 2000, "{}", error.message.len());
     }
 
     #[test]

@@ -65,7 +65,15 @@ impl TextEncoder {
         let query = self
             .tokenizer
             .encode_query_with(&query, instruction, &self.truncation)
-            .map_err(|error| invalid("query", &error))?;
+            .map_err(|error| {
+                let field = match error {
+                    EncodeError::Instruction | EncodeError::InstructionTooLong { .. } => {
+                        "instruction"
+                    }
+                    _ => "query",
+                };
+                invalid(field, &error)
+            })?;
         let documents = documents.into_iter().enumerate();
         let pairs = documents.map(|(index, text)| self.pair(&query, index, text));
         pairs.collect()
@@ -177,7 +185,7 @@ mod tests {
         let error = encoder(Templates::default())
             .pairs("w0", vec!["w1".into()], "judge")
             .unwrap_err();
-        let expected = "query: this model's template has no place for an instruction";
+        let expected = "instruction: this model's template has no place for an instruction";
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -114,6 +114,20 @@ BUILT_IN = {
     ),
 }
 
+# What looks like a place. Other braces, as of JSON or LaTeX in a prompt, are text.
+_PLACE = re.compile(r"\{[A-Za-z_ ]+\}")
+_PLACES = {
+    "pair_template": (
+        "{query}",
+        "{document}",
+        "{instruction}",
+        "{split}",
+        "{if instruction}",
+        "{end}",
+    ),
+    "query_template": ("{query}", "{instruction}"),
+    "document_template": ("{document}",),
+}
 _CONTROL_TOKEN = re.compile(r"<\|\w+\|>")
 # How checkpoints write an instruction into their prompt of queries.
 _INSTRUCT = re.compile(r"Instruct: (?P<instruction>.*)\n(?P<query>Query: ?)")
@@ -132,9 +146,14 @@ def find_templates(
     wins over the built-in set for the model's name.
 
     Raises:
-        ConfigError: an option names no built-in set, or does not fit the model's task.
+        ConfigError: an option names no built-in set, does not fit the model's task, or is a
+            template with an unknown place.
     """
     found = _start(config, task, name, prompts, pair)
+    unknown = _unknown_place("pair_template", found.pair)
+    if unknown is not None and config.pair_template is None:
+        # A chat template's text may well have braces: it is rendered already.
+        logger.warning("%s, it is read as text", unknown)
     for option, value in (
         ("pair_template", config.pair_template),
         ("query_template", config.query_template),
@@ -144,12 +163,23 @@ def find_templates(
             continue
         if (option == "pair_template") == (task == "embed"):
             raise ConfigError(f"{option} does not fit this model, whose task is {task}")
+        if (unknown := _unknown_place(option, value)) is not None:
+            raise ConfigError(unknown)
         found = replace(found, **{option.removesuffix("_template"): value})
     if config.instruction is not None:
         if "{instruction}" not in found.pair + found.query:
             raise ConfigError("instruction is given, but no template has a place {instruction}")
         found = replace(found, default_instruction=config.instruction)
     return found
+
+
+def _unknown_place(option: str, template: str) -> str | None:
+    """What is wrong with the first mark that looks like a place and is none; None if all are."""
+    known = _PLACES[option]
+    unknown = next((mark for mark in _PLACE.findall(template) if mark not in known), None)
+    if unknown is None:
+        return None
+    return f"{option}: {unknown} is not a place; known are {', '.join(known)}"
 
 
 def check_control_tokens(templates: Templates, tokenizer_json: bytes) -> None:

@@ -130,6 +130,36 @@ def test_options_win_over_all() -> None:
     assert found.default_instruction == "Find code"
 
 
+@pytest.mark.parametrize(
+    "mark", ["{foo}", "{instructions}", "{IF instruction}", "{END}", "{if x}", "{ query }"]
+)
+def test_an_unknown_place_is_refused(mark: str) -> None:
+    known = "{query}, {document}, {instruction}, {split}, {if instruction}, {end}"
+    with pytest.raises(ConfigError) as refused:
+        find("m", "score", pair_template=f"{mark} {{query}} {{document}}")
+    expected = f"pair_template: {mark} is not a place; known are {known}"
+    assert str(refused.value) == expected
+    with pytest.raises(ConfigError) as refused:
+        find("m", query_template=f"{mark} {{query}}")
+    known = "{query}, {instruction}"
+    assert str(refused.value) == f"query_template: {mark} is not a place; known are {known}"
+    with pytest.raises(ConfigError, match=r"document_template: .* is not a place"):
+        find("m", document_template=f"{mark} {{document}}")
+
+
+def test_other_braces_are_text() -> None:
+    template = 'Answer {"score": 1} or {} or {0}. {instruction} {query}'
+    assert find("m", query_template=template).query == template
+    pair = "{if instruction}{instruction}{end}{query}{split}{document}"
+    assert find("m", "score", pair_template=pair).pair == pair
+
+
+def test_a_chat_template_may_have_braces(caplog: pytest.LogCaptureFixture) -> None:
+    chat = Templates(pair="Answer {score}. {query} {document}")
+    assert find_templates(EngineConfig(), "score", "m", {}, chat) == chat
+    assert "pair_template: {score} is not a place" in caplog.text
+
+
 def test_options_that_do_not_fit() -> None:
     with pytest.raises(ConfigError, match="pair_template does not fit this model"):
         find("m", pair_template="{query}{document}")

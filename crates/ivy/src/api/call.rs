@@ -11,9 +11,11 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
+use tulip_proto::quoted;
 
 use super::family::Family;
 use super::report::Report;
+use crate::connection::Draining;
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 use crate::job::{EmbedJob, Embedded, ScoreJob, Scored};
@@ -52,6 +54,8 @@ impl FromRequest<Arc<Gateway>> for Call {
             request_id: "".into(),
             route: "",
         });
+        // Absent where there is no server of ours around the routes.
+        let draining: Draining = parts.extensions.remove().unwrap_or_default();
         let config = &gateway.config;
         let deadline = crate::deadline::of_request(
             &parts.headers,
@@ -62,7 +66,14 @@ impl FromRequest<Arc<Gateway>> for Call {
         let body = match (&deadline, check_media_type(&parts.headers)) {
             (_, Err(error)) => Err(error),
             (Err(error), _) => Err(error.clone()),
-            (Ok(deadline), Ok(())) => read(gateway, &parts.headers, body, *deadline).await,
+            (Ok(deadline), Ok(())) => tokio::select! {
+                biased;
+                body = read(gateway, &parts.headers, body, *deadline) => body,
+                () = draining.patience_ended() => {
+                    let message = "draining, and the body had not arrived";
+                    Err(Error::Unavailable(message.into()))
+                }
+            },
         };
         Ok(Self {
             gateway: Arc::clone(gateway),
@@ -80,7 +91,8 @@ fn check_media_type(headers: &HeaderMap) -> Result<()> {
         && encoding != "identity"
     {
         return Err(Error::MediaType(format!(
-            "content-encoding {encoding:?} is not supported, send the body as it is"
+            "content-encoding {} is not supported, send the body as it is",
+            quoted(encoding)
         )));
     }
     let Some(given) = headers.get(header::CONTENT_TYPE) else {
@@ -94,7 +106,8 @@ fn check_media_type(headers: &HeaderMap) -> Result<()> {
         return Ok(());
     }
     Err(Error::MediaType(format!(
-        "content-type {given:?} is not supported, send application/json"
+        "content-type {} is not supported, send application/json",
+        quoted(given)
     )))
 }
 

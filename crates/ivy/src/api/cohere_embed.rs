@@ -3,7 +3,8 @@
 use axum::response::Response;
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
-use tulip_proto::v1::{DType, EmbedRequest, InputType, OutputKind};
+use tulip_proto::quoted;
+use tulip_proto::v1::{DType, EmbedRequest, InputType, OutputKind, TruncationSide};
 use utoipa::ToSchema;
 
 use super::call::{Call, Reply};
@@ -180,13 +181,10 @@ async fn vectors(call: &Call, body: CohereEmbedRequest) -> Result<Vectors> {
     let (field, texts) = texts(&body)?;
     let (input_type, prompt_name) = prompt(&model, body.input_type.as_deref())?;
     let mut truncation = match body.truncate.as_deref() {
-        None | Some("END") => options::cut(),
+        // Cohere says which end, so the model's own side does not matter.
+        None | Some("END") => options::cut_at(TruncationSide::Right),
+        Some("START") => options::cut_at(TruncationSide::Left),
         Some("NONE") => options::refuse(),
-        Some("START") => {
-            let mut cut = options::cut();
-            cut.side = options::side("truncate", Some("left"))?.into();
-            cut
-        }
         Some(other) => {
             let message = format!("must be NONE, START or END, is {other:?}");
             return Err(Error::invalid("truncate", message));
@@ -279,7 +277,8 @@ fn texts(body: &CohereEmbedRequest) -> Result<(&'static str, Vec<String>)> {
                         ("text", Some(text)) => Ok(text.as_str()),
                         (other, _) => {
                             let field = format!("inputs[{index}].content");
-                            let message = format!("type {other:?} is not supported, only text is");
+                            let other = quoted(other);
+                            let message = format!("type {other} is not supported, only text is");
                             Err(Error::invalid(field, message))
                         }
                     });

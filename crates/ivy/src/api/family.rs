@@ -81,6 +81,7 @@ impl Family {
     /// The whole answer; `request_id` goes where the family has a place for it.
     #[must_use]
     pub fn respond(self, error: &Error, request_id: &str) -> Response {
+        let error = &error.clone().shortened();
         let status = self.status(error);
         let mut response = match self {
             Self::OpenAi => json(&Wrapped {

@@ -3,6 +3,7 @@
 use axum::extract::Path;
 use axum::response::Response;
 use serde::Serialize;
+use tulip_proto::quoted;
 use utoipa::ToSchema;
 
 use super::call::{Call, Reply};
@@ -61,7 +62,8 @@ pub(crate) async fn one(Path(name): Path<String>, call: Call) -> Response {
     let reply = match model {
         Some(model) => Reply::plain(&ModelEntry::from(&**model)),
         None => Err(Error::UnknownModel(format!(
-            "model: {name:?} is not served here"
+            "model: {} is not served here",
+            quoted(&name)
         ))),
     };
     call.respond(Family::OpenAi, reply)

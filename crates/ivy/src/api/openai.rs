@@ -63,6 +63,9 @@ pub(crate) struct EmbeddingsRequest {
     /// vLLM: cut to so many tokens; -1 = to what the model can read.
     #[serde(default)]
     truncate_prompt_tokens: Option<i64>,
+    /// vLLM: `left` or `right`; the model's own if absent.
+    #[serde(default)]
+    truncation_side: Option<String>,
     /// vLLM: 0 goes first.
     #[serde(default)]
     priority: Option<i64>,
@@ -197,6 +200,7 @@ fn request(
     let (input_type, prompt_name) = prompt(model, &body)?;
     let cut = body.truncation.or(body.truncate);
     let mut truncation = options::cut_if(cut.unwrap_or(call.gateway.config.auto_truncate));
+    truncation.side = options::side("truncation_side", body.truncation_side.as_deref())?.into();
     truncation.max_tokens = prompt_tokens(body.truncate_prompt_tokens)?;
     if body.truncate_prompt_tokens.is_some() {
         truncation.policy = options::cut().policy;

@@ -13,6 +13,14 @@ pub(crate) fn cut() -> Truncation {
     }
 }
 
+/// Over-long inputs lose this end, whatever the model's own side is.
+pub(crate) fn cut_at(side: TruncationSide) -> Truncation {
+    Truncation {
+        side: side.into(),
+        ..cut()
+    }
+}
+
 /// Over-long inputs are errors.
 pub(crate) fn refuse() -> Truncation {
     Truncation {

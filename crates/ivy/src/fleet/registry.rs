@@ -9,6 +9,7 @@ use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 use tonic::Status;
 use tulip_proto::v1::GetModelResponse;
+use tulip_proto::{quoted, shortened};
 
 use crate::fleet::config::FleetConfig;
 use crate::fleet::metrics;
@@ -134,8 +135,9 @@ impl Registry {
             [only] if !self.config.strict_model_name => Ok(only.used()),
             groups => {
                 let served: Vec<&str> = groups.iter().map(|group| group.model.name()).collect();
-                let message = format!("model: {name:?} is not served here, served are {served:?}");
-                Err(Status::not_found(message))
+                let name = quoted(name);
+                let message = format!("model: {name} is not served here, served are {served:?}");
+                Err(Status::not_found(shortened(message)))
             }
         }
     }

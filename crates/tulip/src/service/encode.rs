@@ -316,8 +316,9 @@ impl EncodedItems {
             Err(EncodeError::Pool(error @ PoolError::Closed)) => {
                 Err(Error::Unavailable(error.to_string()))
             }
-            Err(EncodeError::RequestTooLong { limit }) => {
-                let message = format!("has too many tokens, limit max_queued_tokens={limit}");
+            Err(EncodeError::RequestTooLong { tokens, limit }) => {
+                let given = format!("has at least {tokens} tokens");
+                let message = format!("{given}, limit max_queued_tokens={limit}");
                 Err(Error::invalid("request", message))
             }
             Err(error) => {
@@ -361,6 +362,13 @@ impl EncodedItems {
 fn query_error(error: &EncodeError) -> Error {
     match error {
         EncodeError::Instruction => Error::invalid("instruction", error.to_string()),
+        EncodeError::InstructionTooLong {
+            instruction_tokens,
+            limit,
+        } => {
+            let message = format!("has {instruction_tokens} tokens, limit {limit}");
+            Error::invalid("instruction", message)
+        }
         EncodeError::Pool(PoolError::Closed) => Error::Unavailable(error.to_string()),
         _ => ItemFailure::encode(Path::Query, error).into_error(),
     }

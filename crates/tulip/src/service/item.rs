@@ -100,9 +100,9 @@ impl ItemFailure {
                 Self::at(path, "", ErrorReason::TooLong, error.to_string())
             }
             EncodeError::Empty => Self::invalid(path, ".token_ids", error.to_string()),
-            EncodeError::ChunkOverlap { .. } | EncodeError::Instruction => {
-                Self::invalid(path, "", error.to_string())
-            }
+            EncodeError::ChunkOverlap { .. }
+            | EncodeError::Instruction
+            | EncodeError::InstructionTooLong { .. } => Self::invalid(path, "", error.to_string()),
             EncodeError::TokenTypes | EncodeError::Tokenizer(_) | EncodeError::Pool(_) => {
                 Self::at(path, "", ErrorReason::TokenizationFailed, error.to_string())
             }

@@ -5,6 +5,7 @@ mod ranking;
 mod vectors;
 
 use tokenization::TruncationOptions;
+use tulip_proto::quoted;
 use tulip_proto::v1::{DType, Input, ScoreRequest, ScoreResponse};
 
 use super::best_chunk::{BestChunks, best_chunks};
@@ -129,8 +130,8 @@ fn label(serving: &Serving, request: &ScoreRequest) -> Result<usize> {
         .position(|label| *label == request.label)
         .ok_or_else(|| {
             let message = format!(
-                "{:?} is no label of this model, known are {labels:?}",
-                request.label
+                "{} is no label of this model, known are {labels:?}",
+                quoted(&request.label)
             );
             Error::invalid("label", message)
         })

@@ -41,6 +41,9 @@ pub enum ModelError {
     /// The description contradicts itself.
     #[error("model: {0}")]
     Description(String),
+    /// A template of single texts cannot be used.
+    #[error("{0}")]
+    Template(String),
 }
 
 /// One loaded model.
@@ -189,7 +192,7 @@ fn check(info: &ModelInfo) -> Result<(), ModelError> {
             "the default prompt {name:?} is not among the prompts"
         ));
     }
-    check_templates(info).map_err(ModelError::Description)
+    check_templates(info).map_err(ModelError::Template)
 }
 
 /// Counts and times of one Score or Embed request, while it is worked on.

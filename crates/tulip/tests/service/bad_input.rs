@@ -13,7 +13,7 @@ use tulip_proto::v1::tulip_client::TulipClient;
 use tulip_proto::v1::{EmbedRequest, GetModelRequest, ScoreRequest, TokenizeRequest, Truncation};
 
 use crate::raw::score_bytes;
-use crate::support::{SEP, TestServer, config, info, score_request, segment, soon, word};
+use crate::support::{SEP, TestServer, config, info, score_request, segment, soon, text, word};
 
 enum Call {
     Score(ScoreRequest),
@@ -122,6 +122,54 @@ async fn every_bad_request_has_its_status_and_the_server_goes_on() {
         }
         let answer = soon(client.score(score_request("w1", ["w2"]))).await;
         assert_eq!(answer.unwrap().into_inner().scores.len(), 1, "after {name}");
+    }
+}
+
+/// A status whose message repeats all of a long value does not fit into the headers that clients
+/// take: they see `RESOURCE_EXHAUSTED` instead.
+#[tokio::test]
+async fn long_values_are_not_repeated_whole() {
+    let start =
+        |task, width| TestServer::with_config(FakeEngine::new(info(task, width)), small_limits());
+    let servers = [start(Task::Classify, 2), start(Task::Embed, 8)];
+    for value in ["x".repeat(9_000), "ä".repeat(20_000)] {
+        let score = |change: fn(&mut ScoreRequest, String)| {
+            let mut request = score_request("w1", ["w2"]);
+            change(&mut request, value.clone());
+            Call::Score(request)
+        };
+        let cases = [
+            (
+                Task::Classify,
+                score(|request, value| request.label = value),
+                (Code::InvalidArgument, "label: \"", "LABEL_1\"]"),
+            ),
+            (
+                Task::Classify,
+                score(|request, value| request.model = value),
+                (Code::NotFound, "model: \"", "\"fake\" is"),
+            ),
+            (
+                Task::Embed,
+                Call::Embed(EmbedRequest {
+                    inputs: vec![text("w1")],
+                    prompt_name: value.clone(),
+                    ..EmbedRequest::default()
+                }),
+                (Code::InvalidArgument, "prompt_name: \"", "known are []"),
+            ),
+        ];
+        for (task, bad, (code, begin, end)) in cases {
+            let server = &servers[usize::from(task == Task::Embed)];
+            let channel = server.channel().await;
+            let mut client = TulipClient::new(channel.clone());
+            let status = soon(call(&mut client, &channel, bad)).await;
+            assert_eq!(status.code(), code, "{status}");
+            let message = status.message();
+            assert!(message.starts_with(begin), "{message}");
+            assert!(message.ends_with(end) && message.contains('…'), "{message}");
+            assert!(message.len() < 600, "{message}");
+        }
     }
 }
 

@@ -62,6 +62,34 @@ async fn a_pair_is_the_rendered_prompt() {
 }
 
 #[tokio::test]
+async fn an_instruction_that_is_too_long_is_named() {
+    let info = ModelInfo {
+        max_sequence_tokens: 20,
+        ..reranker()
+    };
+    let server = TestServer::start(FakeEngine::new(info));
+    let mut client = server.client().await;
+    let mut message = async |instruction: &str, query: &str| {
+        let request = ScoreRequest {
+            instruction: instruction.into(),
+            ..score_request(query, ["w2"])
+        };
+        let status = client.score(request).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::InvalidArgument);
+        status.message().to_owned()
+    };
+    // [CLS] w10 w11 w12 [SEP] and the query's word leave 14.
+    let long = "w21 ".repeat(30);
+    let expected = "instruction: has 30 tokens, limit 14";
+    assert_eq!(message(&long, "w1").await, expected);
+    let query = message(&long, &"w1 ".repeat(30)).await;
+    assert!(
+        query.starts_with("query: the query has at least "),
+        "{query}"
+    );
+}
+
+#[tokio::test]
 async fn an_embedding_model_has_a_template_for_each_input_type() {
     let info = embedder();
     let server = TestServer::start(FakeEngine::new(info.clone()));

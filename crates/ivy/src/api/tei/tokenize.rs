@@ -5,6 +5,7 @@ use std::fmt;
 use axum::response::Response;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use tulip_proto::quoted;
 use utoipa::ToSchema;
 
 use crate::api::call::{Call, Reply};
@@ -113,7 +114,7 @@ async fn tokens(call: &Call) -> Result<Reply> {
             let template = model.info.template.as_ref();
             let prompt = template.and_then(|template| template.prompts.get(name));
             prompt.cloned().ok_or_else(|| {
-                let message = format!("{name:?} is no prompt of this model");
+                let message = format!("{} is no prompt of this model", quoted(name));
                 Error::invalid("prompt_name", message)
             })?
         }

@@ -48,6 +48,37 @@ async fn malformed_json() {
     }
 }
 
+/// A typing mistake with a whole document in the wrong field is not sent back whole.
+#[tokio::test]
+async fn long_values_are_not_repeated_whole() {
+    let embedder = TestGateway::start(info(Task::Embed, 4));
+    let long = "ä".repeat(100_000);
+    let mut bodies = vec![
+        (
+            "/v1/embeddings",
+            json!({"input": "w1", "encoding_format": long}),
+        ),
+        ("/v1/embeddings", json!({"input": "w1", "dimensions": long})),
+        ("/v2/embed", json!({"texts": ["w1"], "truncate": long})),
+        ("/v2/embed", json!({"texts": ["w1"], "input_type": long})),
+        (
+            "/embed",
+            json!({"inputs": "w1", "truncation_direction": long}),
+        ),
+        ("/embed", json!({"inputs": "w1", "prompt_name": long})),
+        ("/tokenize", json!({"inputs": "w1", "prompt_name": long})),
+    ];
+    let unknown = format!("/v1/{}", "x".repeat(50_000));
+    bodies.push((&unknown, json!({})));
+    for (path, body) in bodies {
+        let answer = embedder.post(path, body).await;
+        assert!(answer.status.is_client_error(), "{path}");
+        // Jina's and OpenAI's families have the message twice.
+        assert!(answer.body.len() < 4_500, "{path}: {}", answer.text());
+        assert!(answer.text().contains('…'), "{path}: {}", answer.text());
+    }
+}
+
 #[tokio::test]
 async fn a_list_is_no_request() {
     let gateway = reranker();

@@ -251,7 +251,7 @@ pub(super) fn cases() -> Vec<Case> {
             Score,
             score(|r| r.documents = vec![text("w".repeat(70_000))]),
             InvalidArgument,
-            &["max_message_bytes=65536", "found 70"],
+            &["message: has 70014 bytes, limit max_message_bytes=65536"],
         ),
         case(
             "zero deadline",

@@ -131,7 +131,10 @@ pub(super) fn cases() -> Vec<Case> {
             Score,
             score(|r| r.documents = vec![text("w1 ".repeat(400)); 12]),
             InvalidArgument,
-            &["request: has ", "limit max_queued_tokens=4000"],
+            &[
+                "request: has at least 4",
+                " tokens, limit max_queued_tokens=4000",
+            ],
         ),
         case(
             "parts that share too much",
@@ -145,7 +148,7 @@ pub(super) fn cases() -> Vec<Case> {
                 });
             }),
             InvalidArgument,
-            &["request: has too many tokens, limit max_queued_tokens=4000"],
+            &["request: has at least 5304 tokens, limit max_queued_tokens=4000"],
         ),
         // Options
         case(
