@@ -35,8 +35,6 @@ const MAX_PENDING_RESETS: usize = 1024;
 /// A silent HTTP/2 connection is asked for a sign of life, and dropped without one.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
-/// What is on its way when a drain begins has so long to arrive.
-const DRAINING_BODY_TIME: Duration = Duration::from_millis(500);
 /// Pause when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -47,19 +45,6 @@ pub(crate) struct Stop {
     pub(crate) gracefully: CancellationToken,
     /// End now.
     pub(crate) now: CancellationToken,
-}
-
-/// Cancelled once no more requests are taken; an extension of each request.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Draining(CancellationToken);
-
-impl Draining {
-    /// Waits until a body has had its time: a drain waits for answers, not for clients that have
-    /// begun a request and do not end it.
-    pub(crate) async fn patience_ended(&self) {
-        self.0.cancelled().await;
-        tokio::time::sleep(DRAINING_BODY_TIME).await;
-    }
 }
 
 /// What every connection needs.
@@ -179,10 +164,8 @@ async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, lis
         .keep_alive_timeout(KEEPALIVE_TIMEOUT);
     let asked = Arc::new(AtomicBool::new(false));
     let noted = Arc::clone(&asked);
-    let draining = Draining(stop.gracefully.clone());
-    let service = service_fn(move |mut request: http::Request<Incoming>| {
+    let service = service_fn(move |request: http::Request<Incoming>| {
         noted.store(true, Ordering::Relaxed);
-        request.extensions_mut().insert(draining.clone());
         let response = app.clone().oneshot(request.map(Body::new));
         async move { Ok::<_, Infallible>(response.await.unwrap_or_else(|never| match never {})) }
     });

@@ -15,7 +15,6 @@ use tulip_proto::quoted;
 
 use super::family::Family;
 use super::report::Report;
-use crate::connection::Draining;
 use crate::error::{Error, Result};
 use crate::gateway::Gateway;
 use crate::job::{EmbedJob, Embedded, ScoreJob, Scored};
@@ -54,8 +53,6 @@ impl FromRequest<Arc<Gateway>> for Call {
             request_id: "".into(),
             route: "",
         });
-        // Absent where there is no server of ours around the routes.
-        let draining: Draining = parts.extensions.remove().unwrap_or_default();
         let config = &gateway.config;
         let deadline = crate::deadline::of_request(
             &parts.headers,
@@ -66,14 +63,7 @@ impl FromRequest<Arc<Gateway>> for Call {
         let body = match (&deadline, check_media_type(&parts.headers)) {
             (_, Err(error)) => Err(error),
             (Err(error), _) => Err(error.clone()),
-            (Ok(deadline), Ok(())) => tokio::select! {
-                biased;
-                body = read(gateway, &parts.headers, body, *deadline) => body,
-                () = draining.patience_ended() => {
-                    let message = "draining, and the body had not arrived";
-                    Err(Error::Unavailable(message.into()))
-                }
-            },
+            (Ok(deadline), Ok(())) => read(gateway, &parts.headers, body, *deadline).await,
         };
         Ok(Self {
             gateway: Arc::clone(gateway),

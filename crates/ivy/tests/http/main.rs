@@ -155,28 +155,6 @@ async fn a_drain_answers_what_is_in_flight_and_takes_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_does_not_wait_for_a_body_that_does_not_come() {
-    let started = Started::new(GatewayConfig::default());
-    let mut slow = started.connect().await;
-    let head = "POST /rerank HTTP/1.1\r\nhost: ivy\r\ncontent-type: application/json\r\n\
-        expect: 100-continue\r\ncontent-length: 100\r\n\r\n";
-    slow.write_all(head.as_bytes()).await.unwrap();
-    // Sent when the body is waited for.
-    let (head, _) = soon(answer(&mut slow)).await;
-    assert!(head.starts_with("http/1.1 100"), "{head}");
-    slow.write_all(&BODY.as_bytes()[..8]).await.unwrap();
-    // Twice the time that a test may take.
-    let drained = started.http.shutdown(Duration::from_secs(60));
-    let (clean, (head, body)) = soon(async { tokio::join!(drained, answer(&mut slow)) }).await;
-    assert!(clean);
-    assert!(head.starts_with("http/1.1 503"), "{head}");
-    assert!(
-        body.contains("draining, and the body had not arrived"),
-        "{body}"
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_drain_does_not_wait_for_ever() {
     let started = Started::new(GatewayConfig::default());
     let mut busy = started.connect().await;
