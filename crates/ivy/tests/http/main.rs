@@ -48,7 +48,7 @@ impl Started {
         let engine = std::thread::spawn(move || running.run(&mut engine));
         tulip.set_model(info, dispatch.clone()).unwrap();
         let config = GatewayConfig {
-            http_address: ([127, 0, 0, 1], 0).into(),
+            http_address: (config.http_address.ip(), 0).into(),
             ..config
         };
         let backend = Arc::new(Local::new(tulip.in_process()));
@@ -126,7 +126,11 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_answers_what_is_in_flight_and_takes_no_more() {
-    let started = Started::new(GatewayConfig::default());
+    // An address of its own: a port that is free again is soon another test's.
+    let started = Started::new(GatewayConfig {
+        http_address: ([127, 0, 0, 7], 0).into(),
+        ..GatewayConfig::default()
+    });
     let mut busy = started.connect().await;
     busy.write_all(post("/rerank", BODY, "").as_bytes())
         .await
