@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import torch
@@ -136,3 +137,27 @@ class AttentionBackend(ABC):
         counts = [shape.num_heads, shape.num_kv_heads, shape.num_kv_heads]
         q, k, v = torch.split(qkv.view(qkv.shape[0], sum(counts), shape.head_dim), counts, 1)
         return q, k, v
+
+
+def why_not_plain(
+    shape: AttentionShape,
+    dtype: torch.dtype,
+    *,
+    dtypes: Collection[torch.dtype],
+    head_dims: Collection[int],
+) -> str | None:
+    """Why a kernel that has neither windows nor biases cannot compute a shape.
+
+    Returns:
+        The end of a sentence that begins with the kernel's name; None where it can.
+    """
+    if dtype not in dtypes:
+        names = " or ".join(str(one).removeprefix("torch.") for one in dtypes)
+        return f"needs {names}, got {dtype}"
+    if shape.window is not None:
+        return f"has no windows, got {shape.window}"
+    if shape.bias is not None:
+        return "has no position bias; use sdpa or auto"
+    if shape.head_dim not in head_dims:
+        return f"needs a head_dim of {', '.join(map(str, head_dims))}, got {shape.head_dim}"
+    return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rose.attention.base import AttentionBackend, AttentionShape
+from rose.attention.base import AttentionBackend, AttentionShape, why_not_plain
 from rose.errors import ConfigError
 from rose.forward_batch import ForwardBatch
 
@@ -79,15 +79,7 @@ def why_not(shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> 
         return "needs the package fa3-fwd"
     if device.type != "cuda" or torch.cuda.get_device_capability(device) != _CAPABILITY:
         return "needs a Hopper GPU (compute capability 9.0)"
-    if dtype != torch.bfloat16:
-        return f"needs bfloat16, got {dtype}"
-    if shape.window is not None:
-        return f"has no windows, got {shape.window}"
-    if shape.bias is not None:
-        return "has no position bias; use sdpa or auto"
-    if shape.head_dim not in _HEAD_DIMS:
-        return f"needs a head_dim of {', '.join(map(str, _HEAD_DIMS))}, got {shape.head_dim}"
-    return None
+    return why_not_plain(shape, dtype, dtypes=(torch.bfloat16,), head_dims=_HEAD_DIMS)
 
 
 def _is_installed() -> bool:

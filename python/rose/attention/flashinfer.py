@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from rose.attention.base import AttentionBackend, AttentionShape
+from rose.attention.base import AttentionBackend, AttentionShape, why_not_plain
 from rose.attention.flashinfer_modules import can_load_modules, fa3_module_name, find_module
 from rose.errors import ConfigError
 from rose.forward_batch import ForwardBatch
@@ -147,12 +147,5 @@ def why_not(shape: AttentionShape, dtype: torch.dtype, device: torch.device) -> 
         return "needs the package flashinfer-python"
     if device.type != "cuda" or torch.cuda.get_device_capability(device) != _CAPABILITY:
         return "needs a Hopper GPU (compute capability 9.0)"
-    if dtype not in (torch.bfloat16, torch.float16):
-        return f"needs bfloat16 or float16, got {dtype}"
-    if shape.window is not None:
-        return f"has no windows, got {shape.window}"
-    if shape.bias is not None:
-        return "has no position bias; use sdpa or auto"
-    if shape.head_dim not in _TILE_ROWS:
-        return f"needs a head_dim of {', '.join(map(str, _TILE_ROWS))}, got {shape.head_dim}"
-    return None
+    dtypes = (torch.bfloat16, torch.float16)
+    return why_not_plain(shape, dtype, dtypes=dtypes, head_dims=_TILE_ROWS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rose.attention.base import AttentionBackend, AttentionShape
+from rose.attention.base import AttentionBackend, AttentionShape, why_not_plain
 from rose.attention.flash_attn import longest_bound
 from rose.errors import ConfigError
 from rose.forward_batch import ForwardBatch
@@ -55,12 +55,5 @@ class ShortAttention(AttentionBackend):
 
 def why_not(shape: AttentionShape, dtype: torch.dtype) -> str | None:
     """Why this back end cannot be used, as the end of a sentence; None where it can."""
-    if dtype not in (torch.bfloat16, torch.float16):
-        return f"needs bfloat16 or float16, got {dtype}"
-    if shape.head_dim not in _HEAD_DIMS:
-        return f"needs a head_dim of {', '.join(map(str, _HEAD_DIMS))}, got {shape.head_dim}"
-    if shape.window is not None:
-        return f"has no windows, got {shape.window}"
-    if shape.bias is not None:
-        return "has no position bias; use sdpa or auto"
-    return None
+    dtypes = (torch.bfloat16, torch.float16)
+    return why_not_plain(shape, dtype, dtypes=dtypes, head_dims=_HEAD_DIMS)
