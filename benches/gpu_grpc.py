@@ -4,7 +4,9 @@
     python benches/gpu_grpc.py --out benches/results/gpu_grpc.json
 
 Model directories with random weights of published shapes are written to a temporary folder and
-served by a process of its own; requests carry token ids. Latency: one client, one call at a time.
+served by a process of its own; requests carry token ids. Latency: one client, one call at a time,
+with a client that stays awake while a call runs (`client_awake`), and with one that sleeps and so
+pays for being woken.
 Throughput: four connections of the load client, calls of 100 sequences of 512 tokens.
 """
 
@@ -67,7 +69,7 @@ def server(
             process.kill()
 
 
-def load(client: Path, address: str, score: bool, **options: float) -> dict[str, Any]:
+def load(client: Path, address: str, score: bool, **options: float | str) -> dict[str, Any]:
     """What the load client measured."""
     command = [str(client), "--address", address, "--task", "score" if score else "embed"]
     for name, value in options.items():
@@ -109,12 +111,14 @@ def main() -> None:
                     () if arguments.only_load else SCORE_SHAPES if score else EMBED_SHAPES
                 ):
                     calls = 500 if sequences * length <= 4096 else 100
-                    measured = load(
-                        arguments.client, address, score,
-                        sequences=sequences, length=length, calls=calls, warm_up=100,
-                    )  # fmt: skip
-                    entry["latency"].append(measured)
-                    print(name, measured, flush=True)
+                    for busy in ("true", "false"):
+                        measured = load(
+                            arguments.client, address, score, sequences=sequences,
+                            length=length, calls=calls, warm_up=100, busy=busy,
+                        )  # fmt: skip
+                        measured["client_awake"] = busy == "true"
+                        entry["latency"].append(measured)
+                        print(name, measured, flush=True)
                 entry["load"] = load(
                     arguments.client, address, score, sequences=LOAD_SEQUENCES,
                     length=LOAD_LENGTH, clients=CLIENTS, seconds=LOAD_SECONDS,

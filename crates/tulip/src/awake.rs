@@ -1,9 +1,13 @@
 //! Staying awake for a while after activity: waking a thread costs 40 to 60 µs on a virtual machine,
 //! several times on the way of one request, which is a good part of a short step.
 
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::runtime::{Handle, Id};
 
 /// When something last happened, and who is kept awake for it.
 #[derive(Debug)]
@@ -14,7 +18,8 @@ pub(crate) struct Awake {
     last: AtomicU64,
     /// A request or the end of work came in, for the engine thread.
     arrivals: AtomicU64,
-    keeper: AtomicBool,
+    /// Runtimes that are kept polling.
+    kept: Mutex<HashSet<Id>>,
 }
 
 impl Awake {
@@ -24,7 +29,7 @@ impl Awake {
             born: Instant::now(),
             last: AtomicU64::new(0),
             arrivals: AtomicU64::new(0),
-            keeper: AtomicBool::new(false),
+            kept: Mutex::default(),
         })
     }
 
@@ -61,18 +66,36 @@ impl Awake {
         }
     }
 
-    /// Keeps one worker of the current tokio runtime polling until the time is over.
-    pub(crate) fn keep_worker(self: &Arc<Self>) {
-        if self.spin.is_zero() || self.keeper.swap(true, Ordering::AcqRel) {
+    /// Keeps a thread of the current tokio runtime polling until the time is over.
+    pub(crate) fn keep_polling(self: &Arc<Self>) {
+        if self.spin.is_zero() {
             return;
         }
-        let this = Arc::clone(self);
+        let runtime = Handle::current().id();
+        if !self.kept.lock().insert(runtime) {
+            return;
+        }
+        let kept = Kept {
+            awake: Arc::clone(self),
+            runtime,
+        };
         tokio::spawn(async move {
-            while !this.is_over() {
+            while !kept.awake.is_over() {
                 tokio::task::yield_now().await;
             }
-            this.keeper.store(false, Ordering::Release);
         });
+    }
+}
+
+/// A runtime is kept polling for as long as this lives.
+struct Kept {
+    awake: Arc<Awake>,
+    runtime: Id,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.awake.kept.lock().remove(&self.runtime);
     }
 }
 
@@ -110,12 +133,25 @@ mod tests {
     async fn one_keeper_at_a_time_and_it_ends() {
         let awake = Awake::new(Duration::from_micros(50));
         awake.touch();
-        awake.keep_worker();
-        assert!(awake.keeper.load(Ordering::Acquire));
-        awake.keep_worker();
-        while awake.keeper.load(Ordering::Acquire) {
+        awake.keep_polling();
+        awake.keep_polling();
+        assert_eq!(awake.kept.lock().len(), 1);
+        while !awake.kept.lock().is_empty() {
             tokio::task::yield_now().await;
         }
         assert!(awake.is_over());
+    }
+
+    #[test]
+    fn a_runtime_that_ends_is_kept_no_longer() {
+        let awake = Awake::new(Duration::from_secs(3600));
+        awake.touch();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async { awake.keep_polling() });
+        assert_eq!(awake.kept.lock().len(), 1);
+        drop(runtime);
+        assert!(awake.kept.lock().is_empty());
     }
 }

@@ -9,9 +9,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::endpoint::Endpoint;
+use crate::front::Fronts;
 
 /// Bytes of one request, and of all requests of one connection, on their way to us: with the
 /// protocol's own 64 KiB a message of megabytes waits for many round trips.
@@ -43,13 +43,8 @@ pub(crate) struct Stop {
     pub(crate) now: CancellationToken,
 }
 
-/// Accepts until `stop.gracefully`; each connection is a task of `connections`.
-pub(crate) async fn accept(
-    listener: TcpListener,
-    endpoint: Endpoint,
-    stop: Stop,
-    connections: TaskTracker,
-) {
+/// Accepts until `stop.gracefully`, for the threads of `fronts`.
+pub(crate) async fn accept(listener: TcpListener, fronts: Fronts, stop: Stop) {
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -57,7 +52,9 @@ pub(crate) async fn accept(
         };
         match accepted {
             Ok((stream, _)) => {
-                connections.spawn(serve(stream, endpoint.clone(), stop.clone()));
+                if let Err(error) = fronts.serve(stream).await {
+                    tracing::debug!(%error, "a connection has found no thread");
+                }
             }
             // These concern one connection only, which is gone already.
             Err(error) if is_of_connection(&error) => {}
@@ -99,7 +96,8 @@ async fn read_preface(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     timeout(PREFACE_TIMEOUT, reading).await?
 }
 
-async fn serve(stream: TcpStream, endpoint: Endpoint, stop: Stop) {
+/// Serves one connection to its end.
+pub(crate) async fn serve(stream: TcpStream, endpoint: Endpoint, stop: Stop) {
     // Small answers must not wait for more to send. Without it they are late, not wrong.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY cannot be set");

@@ -127,7 +127,7 @@ impl Dispatch {
         let (job, reply) = Job::new(submission, arrived);
         let job = Arc::new(job);
         self.shared.enqueue(&job)?;
-        self.shared.awake.keep_worker();
+        self.shared.awake.keep_polling();
         let mut cancel = CancelOnDrop {
             shared: &self.shared,
             job: Some(job),

@@ -23,6 +23,7 @@ mod awake;
 mod connection;
 mod deadline;
 mod endpoint;
+mod front;
 mod in_process;
 pub mod metrics;
 mod prompt;

@@ -23,6 +23,7 @@ use crate::connection::{Stop, accept};
 use crate::dispatch::Dispatch;
 use crate::endpoint::{Endpoint, SERVICE_NAME};
 use crate::engine::ModelInfo;
+use crate::front::{Ended, Fronts};
 use crate::in_process::InProcess;
 pub use crate::service::ModelError;
 use crate::service::ServiceState;
@@ -77,6 +78,8 @@ pub struct Server {
     calls: TaskTracker,
     connections: TaskTracker,
     stop: Stop,
+    fronts_ended: Mutex<Option<Ended>>,
+    /// Everything but connections and their calls.
     runtime: Mutex<Option<Runtime>>,
 }
 
@@ -94,12 +97,13 @@ impl Server {
         let local_addr = listener.local_addr().map_err(bind_error)?;
 
         let threads = config.worker_threads;
+        let no_threads = |source| ServeError::Threads { threads, source };
         let runtime = Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("tulip-worker")
             .enable_all()
             .build()
-            .map_err(|source| ServeError::Threads { threads, source })?;
+            .map_err(no_threads)?;
 
         let max_message_bytes = config.max_message_bytes;
         let state = Arc::new(ServiceState::new(Arc::new(config)));
@@ -113,6 +117,8 @@ impl Server {
             calls.clone(),
             max_message_bytes,
         );
+        let (fronts, fronts_ended) =
+            Fronts::spawn(threads, &endpoint, &stop, &connections).map_err(no_threads)?;
         let listener = {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(listener).map_err(bind_error)?
@@ -124,16 +130,12 @@ impl Server {
             calls,
             connections,
             stop,
+            fronts_ended: Mutex::new(Some(fronts_ended)),
             runtime: Mutex::new(Some(runtime)),
         };
         // Before the first connection is accepted.
         server.set_health(ServingStatus::NotServing);
-        server.spawn(accept(
-            listener,
-            endpoint,
-            server.stop.clone(),
-            server.connections.clone(),
-        ));
+        server.spawn(accept(listener, fronts, server.stop.clone()));
         Ok(server)
     }
 
@@ -167,7 +169,7 @@ impl Server {
         InProcess::new(Arc::clone(&self.state), self.calls.clone())
     }
 
-    /// The threads that answer calls, for a gateway in the same process; `None` once they ended.
+    /// Threads for a gateway in the same process; `None` once they ended.
     #[must_use]
     pub fn runtime(&self) -> Option<Handle> {
         let runtime = self.runtime.lock();
@@ -238,6 +240,9 @@ impl Server {
                 }
             }
         };
+        if let Some(fronts) = self.fronts_ended.lock().take() {
+            fronts.wait(RUNTIME_TIME);
+        }
         let Some(runtime) = self.runtime.lock().take() else {
             return clean;
         };

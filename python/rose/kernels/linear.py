@@ -14,6 +14,7 @@ from rose.kernels.activation import GateActivation, bias_gelu_, gated_mul
 from rose.kernels.invariance import is_batch_invariant
 from rose.kernels.invariant_linear import InvariantActivation, invariant_linear
 from rose.kernels.launch import DEPENDENT_ROWS, launch
+from rose.kernels.overlapped_linear import overlapped_gelu, overlaps, rows_of_whole_waves
 from rose.kernels.small_linear import (
     SmallActivation,
     SmallTiling,
@@ -95,11 +96,32 @@ def linear_gelu(
     small = _small_tiling(x, weight, activation)
     if small is not None:
         return run_small_linear(x, weight, bias, activation, small)
+    if x.shape[0] > _MOST_TILED_ROWS and overlaps(x, weight):
+        out = _overlapped_gelu(x, weight, bias, tanh=tanh)
+        if out is not None:
+            return out
     tiling = choose_tiling(x, weight, "gelu")
     if tiling is None:
         return bias_gelu_(F.linear(x, weight), bias, tanh=tanh)
     out = torch.empty(x.shape[0], weight.shape[0], dtype=x.dtype, device=x.device)
     run_fused_linear(x, weight, bias, out, activation, tiling)
+    return out
+
+
+def _overlapped_gelu(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, *, tanh: bool
+) -> torch.Tensor | None:
+    rows, width = x.shape[0], weight.shape[0]
+    out = torch.empty(rows, width, dtype=x.dtype, device=x.device)
+    # A few rows behind the last whole wave of tiles would take as long as a wave.
+    whole = rows_of_whole_waves(rows, width, x.device)
+    if rows - whole > _MOST_REST_ROWS or width % _TALL.columns or x.shape[1] % _TALL.depth:
+        whole = rows
+    if not overlapped_gelu(x[:whole], weight, bias, out[:whole], tanh=tanh):
+        return None
+    if whole < rows:
+        activation: FusedActivation = "gelu_tanh" if tanh else "gelu"
+        run_fused_linear(x[whole:], weight, bias, out[whole:], activation, _TALL)
     return out
 
 
@@ -203,6 +225,9 @@ _PAIR = Tiling(128, 128, 64, 8, 3, per_multiprocessor=2)
 _FLAT_PAIR = Tiling(64, 128, 64, 4, 4, per_multiprocessor=2)
 _LARGE = Tiling(128, 256, 64, 8, 3)
 _NO_LIMIT = 1 << 31
+# With more rows the overlapped kernel beats the tilings for GELU below; it leaves so many to `_TALL`.
+_MOST_TILED_ROWS = 2048
+_MOST_REST_ROWS = 256
 
 # For (activation, width, depth): from how many rows to how many which tiling; between the ranges
 # cuBLAS fills the device better. Measured on an H200 by benches/gpu_linear.py, figures in

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from rose.attention.base import AttentionBackend, AttentionShape
+from rose.kernels.overlapped_linear import overlapped_rotation
 from rose.kernels.rope import HeadRotation, RopeTable
 from rose.layers.linear import Linear, make_linear
 from rose.models.base import WeightSource
@@ -60,4 +61,12 @@ class GroupedQueryAttention:
     ) -> torch.Tensor:
         """[tokens, hidden] to [tokens, num_heads * head_dim], before the output projection."""
         rotation = HeadRotation(rope, self._head_norms, self._eps)
-        return attention.attend_rotated(self.qkv_proj(x), positions, rotation).view(x.shape[0], -1)
+        qkv_proj = self.qkv_proj
+        qkv = None
+        if qkv_proj.bias is None:
+            qkv = overlapped_rotation(x, qkv_proj.weight, positions, self.shape, rotation)
+        if qkv is None:
+            context = attention.attend_rotated(qkv_proj(x), positions, rotation)
+        else:
+            context = attention.attend(*attention.split_heads(qkv))
+        return context.view(x.shape[0], -1)
