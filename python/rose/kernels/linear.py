@@ -11,9 +11,11 @@ import torch
 import torch.nn.functional as F
 
 from rose.kernels.activation import GateActivation, bias_gelu_, gated_mul
+from rose.kernels.descriptor import descriptor, weight_descriptor
 from rose.kernels.invariance import is_batch_invariant
 from rose.kernels.invariant_linear import InvariantActivation, invariant_linear
 from rose.kernels.launch import DEPENDENT_ROWS, launch
+from rose.kernels.norm import NORM_ROW_LIMITS
 from rose.kernels.overlapped_linear import overlapped_gelu, overlaps, rows_of_whole_waves
 from rose.kernels.small_linear import (
     SmallActivation,
@@ -188,8 +190,6 @@ def run_fused_linear(
     tiling: Tiling,
 ) -> None:
     """Launches the fused kernel; `out` is [tokens, width], halved for `silu_mul`."""
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
     from rose.kernels.triton_kernels.linear import linear_kernel
 
     tokens, depth = x.shape
@@ -201,9 +201,9 @@ def run_fused_linear(
     launch(
         linear_kernel,
         (min(num_programs, tiles),),
-        TensorDescriptor.from_tensor(x, [tiling.rows, tiling.depth]),
-        TensorDescriptor.from_tensor(weight, [tiling.columns, tiling.depth]),
-        TensorDescriptor.from_tensor(out, [tiling.rows, out_columns]),
+        descriptor(x, [tiling.rows, tiling.depth]),
+        weight_descriptor(weight, [tiling.columns, tiling.depth]),
+        descriptor(out, [tiling.rows, out_columns]),
         bias,
         tokens,
         width=width,
@@ -256,7 +256,7 @@ def row_limits() -> list[int]:
 
     A model that has run with each of them, and with more rows, has compiled all that it may need.
     """
-    limits = small_row_limits() | {DEPENDENT_ROWS}
+    limits = small_row_limits() | {DEPENDENT_ROWS, *NORM_ROW_LIMITS}
     for ranges in _TILINGS.values():
         limits |= {least - 1 for least, _, _ in ranges} | {most for _, most, _ in ranges}
     return sorted(limits - {0, _NO_LIMIT})

@@ -10,7 +10,9 @@ import torch.nn.functional as F
 from rose.kernels.invariance import is_batch_invariant
 from rose.kernels.launch import launch, row_block, uses_triton, warps_for
 
-_FEW_ROWS = 256
+_FEW_ROWS, _MANY_ROWS = 256, 2048
+NORM_ROW_LIMITS = (_FEW_ROWS, _MANY_ROWS)
+"""Row counts up to which the kernels are compiled in the same way."""
 
 
 def add_layer_norm(
@@ -203,6 +205,11 @@ def _added(x: torch.Tensor | None, residual: torch.Tensor) -> torch.Tensor:
 
 
 def _num_warps(tokens: int, block: int) -> int:
-    """With few rows on the device each may have more warps."""
-    few = tokens <= _FEW_ROWS and not is_batch_invariant()
-    return min(16, warps_for(block) * (2 if few else 1))
+    """By how many rows share the device: alone a row is short of threads, in a crowd of room."""
+    warps = warps_for(block)
+    if is_batch_invariant():
+        return warps
+    if tokens <= _FEW_ROWS:
+        return min(16, 2 * warps)
+    # Each thread has 4 loads of 16 bytes on their way, and sums of one warp need no barrier.
+    return warps if tokens <= _MANY_ROWS else max(1, warps // 4)

@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from rose.kernels.descriptor import descriptor, weight_descriptor
 from rose.kernels.launch import launch
 
 SmallActivation = Literal["none", "gelu", "gelu_tanh", "silu_mul"]
@@ -90,8 +91,6 @@ def run_small_linear(
         [rows, width] of x's dtype, halved for `silu_mul`; with `splits` above 1 the parts of the
         sum, [splits, rows, width] float32.
     """
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
     from rose.kernels.triton_kernels.small_linear import small_linear_kernel
 
     (rows, depth), width = x.shape, weight.shape[0]
@@ -109,9 +108,9 @@ def run_small_linear(
     launch(
         small_linear_kernel,
         (width // tiling.columns, -(-rows // tiling.rows), tiling.splits),
-        TensorDescriptor.from_tensor(x, [tiling.rows, tiling.depth]),
-        TensorDescriptor.from_tensor(weight, [tiling.columns, tiling.depth]),
-        TensorDescriptor.from_tensor(out, tile),
+        descriptor(x, [tiling.rows, tiling.depth]),
+        weight_descriptor(weight, [tiling.columns, tiling.depth]),
+        descriptor(out, tile),
         weight,
         weight if bias is None else bias,
         depth=depth,

@@ -53,7 +53,7 @@ def test_gelu(dtype: torch.dtype, tanh: bool, width: int, depth: int) -> None:
         expected = F.linear(x.float(), weight.float(), bias.float())
         expected = F.gelu(expected, approximate="tanh" if tanh else "none")
         # Rounding before and behind the activation, and of nothing else.
-        assert relative_error(out[:rows], expected) < (3e-3 if dtype == torch.bfloat16 else 8e-4)
+        assert relative_error(out[:rows], expected) < (4e-3 if dtype == torch.bfloat16 else 8e-4)
         assert bool((out[rows] == 7.0).all()), "rows behind the end were written"
 
 
