@@ -1,8 +1,9 @@
-"""Linear layers with activations: fused kernel by tiling, against cuBLAS and a second kernel.
+"""Linear layers with what is behind them: fused kernels, against cuBLAS and a second kernel.
 
     python benches/gpu_linear.py --out benches/results/gpu_linear.json
 
-The thresholds in `rose.kernels.linear` are read off this table.
+The thresholds in `rose.kernels.linear` and `rose.kernels.overlapped_linear` are read off this table.
+`overlapped` is the kernel whose epilogue runs beside the tensor cores.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import torch
 import torch.nn.functional as F
 
 from gpu_attention import graph_us
+from rose.attention.base import AttentionShape
 from rose.kernels.activation import bias_gelu_, gated_mul
 from rose.kernels.linear import Tiling, run_fused_linear
+from rose.kernels.overlapped_linear import overlapped_gelu, overlapped_rotation, overlaps
+from rose.kernels.rope import HeadRotation, RopeTable, qk_norm_rope_
 
 LAYERS = (("gelu", 4096, 1024), ("silu_mul", 6144, 1024))
 TILINGS = (
@@ -104,9 +108,43 @@ def main() -> None:
                     f"w{tiling.num_warps} s{tiling.num_stages} p{tiling.per_multiprocessor}"
                 )
                 row[name] = graph_us(fused, 20) if error < 5e-3 else f"wrong by {error:.1e}"
+            if activation == "gelu":
+
+                def overlapped() -> None:
+                    overlapped_gelu(x, weight, bias, out, tanh=False)
+
+                row["overlapped"] = graph_us(overlapped, 20)
+                row["chosen"] = "overlapped" if rows > 2048 and overlaps(x, weight) else "tiling"
             report["us"][f"{activation} {rows}x{width}x{depth}"] = row
             print(activation, rows, row, flush=True)
+    measure_rotation(report)
     arguments.out.write_text(json.dumps(report, indent=1))
+
+
+def measure_rotation(report: dict[str, Any]) -> None:
+    """Query, key and value of Qwen3-0.6B: one GEMM, norm and rotation of heads."""
+    device = torch.device("cuda", 0)
+    shape = AttentionShape(16, 8, 128, 128**-0.5)
+    norms = (torch.rand(128, device=device).bfloat16(), torch.rand(128, device=device).bfloat16())
+    rotation = HeadRotation(RopeTable.make(8192, 128, 1e6, device), norms, 1e-6)
+    for rows in ROWS:
+        x, weight, _, _ = tensors("gelu", rows, 4096, 1024)
+        positions = torch.randint(0, 8192, (rows,), device=device, dtype=torch.int32)
+
+        def separate(x: Any = x, weight: Any = weight, positions: Any = positions) -> Any:
+            return qk_norm_rope_(F.linear(x, weight), positions, shape, rotation)
+
+        def overlapped(x: Any = x, weight: Any = weight, positions: Any = positions) -> Any:
+            return overlapped_rotation(x, weight, positions, shape, rotation)
+
+        row = {
+            "gemm": graph_us(lambda: F.linear(x, weight), 20),
+            "separate": graph_us(separate, 20),
+        }
+        if overlapped() is not None:
+            row["overlapped"] = graph_us(overlapped, 20)
+        report["us"][f"rotation {rows}x4096x1024"] = row
+        print("rotation", rows, row, flush=True)
 
 
 if __name__ == "__main__":
