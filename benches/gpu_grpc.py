@@ -110,11 +110,11 @@ def main() -> None:
                 for sequences, length in (
                     () if arguments.only_load else SCORE_SHAPES if score else EMBED_SHAPES
                 ):
-                    calls = 500 if sequences * length <= 4096 else 100
+                    calls = 300 if sequences * length <= 4096 else 100
                     for busy in ("true", "false"):
                         measured = load(
                             arguments.client, address, score, sequences=sequences,
-                            length=length, calls=calls, warm_up=100, busy=busy,
+                            length=length, calls=calls, warm_up=50, busy=busy,
                         )  # fmt: skip
                         measured["client_awake"] = busy == "true"
                         entry["latency"].append(measured)

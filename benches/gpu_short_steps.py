@@ -26,7 +26,8 @@ import torch
 from gpu_model import replay_times
 from gpu_shapes import make_runner
 from rose.attention import auto
-from rose.engine.cuda_runner import CudaRunner, fill_with_equal_lengths
+from rose.engine.cuda_runner import CudaRunner
+from rose.engine.synthetic_batch import fill_with_equal_lengths
 from rose.graphs.graph_runner import GraphRunner
 from rose.kernels import launch, linear, small_linear
 from rose.kernels.small_linear import SmallTiling

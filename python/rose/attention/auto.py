@@ -70,6 +70,11 @@ class AutoAttention(AttentionBackend):
                 reason = "is not installed"
         self._use_fa3_fwd(f"flashinfer {reason}")
 
+    @property
+    def has_news(self) -> bool:
+        """Whether a kernel has been built."""
+        return self._built is not None
+
     def graph_variant(
         self, padded_tokens: int, padded_sequences: int, max_seqlen: int
     ) -> tuple[str, int]:

@@ -78,6 +78,11 @@ class AttentionBackend(ABC):
     """`plan` and `run` may be captured in a CUDA graph and replayed on a batch of the same padded
     sizes and `graph_variant` with other `cu_seqlens`."""
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the next `graph_variant` takes a kernel into use, and allocates for it."""
+        return False
+
     def graph_variant(
         self, padded_tokens: int, padded_sequences: int, max_seqlen: int
     ) -> tuple[str, int]:

@@ -22,6 +22,11 @@ class MixedAttention(AttentionBackend):
         """See `AttentionBackend.local`."""
         return self._local
 
+    @property
+    def has_news(self) -> bool:
+        """Those of either."""
+        return self._full.has_news or self._local.has_news
+
     def graph_variant(
         self, padded_tokens: int, padded_sequences: int, max_seqlen: int
     ) -> tuple[str, int]:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
 
-import numpy as np
 import torch
 
 from rose.attention import make_attention
 from rose.config import BatchLayout, EngineConfig, ModelInfo
+from rose.engine.cuda_driver import CudaDriver, open_driver
 from rose.engine.input_slot import InputSlot
 from rose.engine.output_ring import DeviceEvent, OutputRing, OutputSlot, PendingTensor
 from rose.engine.own_stream import OwnStream
+from rose.engine.synthetic_batch import fill_with_equal_lengths, powers_of_two
 from rose.errors import BatchError, DeviceError
 from rose.forward_batch import ForwardBatch
 from rose.graphs.config import GraphConfig, sequence_tiers, token_buckets
 from rose.graphs.cuda_graph import GraphCapture
-from rose.graphs.graph_runner import GraphKey, GraphRunner
+from rose.graphs.graph_runner import GraphKey, GraphRunner, StepKind
 from rose.kernels.invariance import batch_invariant
 from rose.kernels.linear import row_limits
 from rose.models.base import Model
@@ -27,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 # Two steps in flight and one result being read, and one that takes its place.
 _OUTPUT_SLOTS = 4
+# Of token ids and of rows.
+_VALUE_BYTES = 4
 # Weight of the newest measurement in the predicted time of a shape.
 _PREDICTION_GAIN = 0.25
 # Eager batches whose sizes differ by less share a predicted time.
@@ -92,8 +96,12 @@ class CudaRunner:
         self._max_sequences = config.max_batch_sequences
         self._max_tokens = max(config.max_batch_tokens, info.max_sequence_tokens)
         self._staging = torch.zeros(0, dtype=torch.int32, device=self.device)
+        self._staging_address = 0
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
         self._predicted_ms: dict[GraphKey, float] = {}
+        self._first_value = torch.zeros(1, dtype=torch.int32, device=self.device)
+        self.driver = _open_driver(self.stream.cuda_stream)
+        """None where torch launches everything."""
         most_rows = self._max_sequences + 1
         if self.layout.token_rows:
             most_rows = self._max_tokens
@@ -118,6 +126,7 @@ class CudaRunner:
             # On the stream of the steps, which so neither overtake the zeros nor outlive the old one.
             with torch.cuda.stream(self.stream):
                 self._staging = torch.zeros(capacity, dtype=torch.int32, device=self.device)
+            self._staging_address = self._staging.data_ptr()
             self._batches.clear()
 
     def step_slot(
@@ -135,28 +144,58 @@ class CudaRunner:
             DeviceError: the device failed for good.
             RuntimeError: this step failed, such as out of memory.
         """
-        length = self.layout.buffer_len(padded_tokens, padded_sequences)
-        with self._own_stream, torch.inference_mode():
-            num_rows = num_tokens if self.layout.token_rows else num_sequences
-            output = self._ring.acquire(num_rows * self._width)
-            output.timed_as = None
-            try:
-                output.start.record(self.stream)
-                self._staging[:length].copy_(slot.buffer[:length], non_blocking=True)
-                batch = self._batch(padded_tokens, padded_sequences, slot.buffer)
-                batch.num_tokens = num_tokens
-                batch.num_sequences = num_sequences
-                batch.max_seqlen = max_seqlen
-                with batch_invariant(self.deterministic):
-                    pending = self._finish(batch, output)
-            except BaseException as error:
-                self._ring.release(output)
-                if isinstance(error, torch.AcceleratorError):
-                    raise DeviceError(str(error)) from error
-                raise
+        num_rows = num_tokens if self.layout.token_rows else num_sequences
+        key = self._key(padded_tokens, padded_sequences, max_seqlen)
+        output = self._ring.acquire(num_rows * self._width)
+        output.timed_as = None
+        try:
+            kind = self._replay(key, slot, num_rows, output)
+            if kind is None:
+                with self._own_stream, torch.inference_mode(), batch_invariant(self.deterministic):
+                    batch = self._batch(padded_tokens, padded_sequences, slot.buffer)
+                    batch.num_tokens = num_tokens
+                    batch.num_sequences = num_sequences
+                    batch.max_seqlen = max_seqlen
+                    kind = self._run(key, batch, slot, num_rows, output)
+        except BaseException as error:
+            self._ring.release(output)
+            if isinstance(error, torch.AcceleratorError):
+                raise DeviceError(str(error)) from error
+            raise
+        if padded_tokens > self._ceiling:
+            # Exact sizes would never come again.
+            key = GraphKey(-(-padded_tokens // _EAGER_TIME_STEP) * _EAGER_TIME_STEP, 0, "", 0)
+            output.timed_as = key
+        else:
+            # Eager steps also pay for what happens once: they say nothing about replays.
+            output.timed_as = key if kind == "replayed" else None
+        counters = self.graphs.counters
+        counters.tokens += num_tokens
+        counters.padding_tokens += padded_tokens - num_tokens
+        predicted_ms = self._predicted_ms.get(key)
+        predicted_seconds = None if predicted_ms is None else predicted_ms * 1e-3
+        pending = PendingTensor(self._ring, output, num_rows, self._width, predicted_seconds)
         # While the device computes: what the slot of the next step has measured.
         self._note_time(self._ring.peek())
         return pending
+
+    def _replay(
+        self, key: GraphKey, slot: InputSlot, num_rows: int, output: OutputSlot
+    ) -> StepKind | None:
+        """The whole step by the driver's own functions, if the shape is captured."""
+        direct = None if self.driver is None else self.graphs.direct(key)
+        if self.driver is None or direct is None:
+            return None
+        num_values = self.layout.buffer_len(key.tokens, key.sequences)
+        self.driver.replay(
+            direct.handle,
+            (self._staging_address, slot.data_ptr, num_values * _VALUE_BYTES),
+            (output.address, direct.rows_address, num_rows * self._width * _VALUE_BYTES),
+            output.start.cuda_event,
+            output.end.cuda_event,
+        )
+        self.graphs.counters.replayed_steps += 1
+        return "replayed"
 
     def step(self, batch: ForwardBatch) -> PendingTensor:
         """Starts a step on a batch made by `ForwardBatch.from_sequences` on the host."""
@@ -164,11 +203,9 @@ class CudaRunner:
         if batch.token_type_ids is not None:
             values.append(batch.token_type_ids)
         packed = torch.cat([value.cpu() for value in values])
-        # The copy below may still run when this returns: the caching host allocator keeps a
-        # page-locked block until the stream has passed it.
         slot = self.make_slot(packed.shape[0])
         slot.buffer.copy_(packed)
-        return self.step_slot(
+        pending = self.step_slot(
             slot,
             batch.num_tokens,
             batch.num_sequences,
@@ -176,6 +213,11 @@ class CudaRunner:
             batch.padded_tokens,
             batch.padded_sequences,
         )
+        # The step's own copy may still run when this returns. The caching host allocator keeps a
+        # page-locked block until the stream has passed the copies that torch has made of it.
+        with self._own_stream:
+            self._first_value.copy_(slot.buffer[:1], non_blocking=True)
+        return pending
 
     def compile_kernels(self) -> None:
         """Runs each kernel variant that traffic can reach once, so that no step waits for a compiler."""
@@ -187,7 +229,7 @@ class CudaRunner:
         # Slots size the kernel that schedules attention.
         tiers = self.layout.sequence_tiers
         if not tiers and self.attention.capturable:
-            tiers = _powers_of_two(self._max_sequences)
+            tiers = powers_of_two(self._max_sequences)
         shapes += [(max(_MANY_TOKENS, 2 * slots), slots - 1, _MANY_TOKENS) for slots in tiers]
         # At once: the first graph makes the addresses final.
         self._reserve(max(self._synthetic_len(*shape[:2]) for shape in shapes))
@@ -225,8 +267,10 @@ class CudaRunner:
         sequences = min(sequences, tokens)
         return tokens, max(sequences, -(-tokens // self.model.backbone.max_positions))
 
-    def _finish(self, batch: ForwardBatch, output: OutputSlot) -> PendingTensor:
-        key = self._key(batch)
+    def _run(
+        self, key: GraphKey, batch: ForwardBatch, slot: InputSlot, num_rows: int, output: OutputSlot
+    ) -> StepKind:
+        """The step by torch: eager, captured, or replayed."""
 
         def forward() -> torch.Tensor:
             self.attention.plan(batch)
@@ -237,39 +281,25 @@ class CudaRunner:
             # A graph's output stays allocated; this way its memory serves the next capture again.
             return shared[: rows.shape[0]].copy_(rows)
 
+        output.start.record(self.stream)
+        length = self.layout.buffer_len(batch.padded_tokens, batch.padded_sequences)
+        self._staging[:length].copy_(slot.buffer[:length], non_blocking=True)
         rows, kind = self.graphs.run(key, forward)
-        num_rows = batch.num_tokens if self.layout.token_rows else batch.num_sequences
         flat = output.buffer[: num_rows * self._width].view(num_rows, self._width)
         flat.copy_(rows if rows.shape[0] == num_rows else rows[:num_rows], non_blocking=True)
         output.end.record(self.stream)
-        if key.tokens > self._ceiling:
-            # Exact sizes would never come again.
-            key = GraphKey(-(-key.tokens // _EAGER_TIME_STEP) * _EAGER_TIME_STEP, 0, "", 0)
-            output.timed_as = key
-        else:
-            # Eager steps also pay for what happens once: they say nothing about replays.
-            output.timed_as = key if kind == "replayed" else None
-        counters = self.graphs.counters
-        counters.tokens += batch.num_tokens
-        counters.padding_tokens += batch.padded_tokens - batch.num_tokens
-        predicted_ms = self._predicted_ms.get(key)
-        return PendingTensor(
-            self._ring,
-            output,
-            num_rows,
-            self._width,
-            None if predicted_ms is None else predicted_ms * 1e-3,
-        )
+        return kind
 
     @property
     def _ceiling(self) -> int:
         return self.graphs.config.max_tokens
 
-    def _key(self, batch: ForwardBatch) -> GraphKey:
-        tokens, sequences = batch.padded_tokens, batch.padded_sequences
+    def _key(self, tokens: int, sequences: int, max_seqlen: int) -> GraphKey:
         if not self.attention.capturable:
             return GraphKey(tokens, sequences, "", 0)
-        variant, longest = self.attention.graph_variant(tokens, sequences, batch.max_seqlen)
+        # What comes with news is allocated on the stream of the steps.
+        with self._own_stream if self.attention.has_news else nullcontext():
+            variant, longest = self.attention.graph_variant(tokens, sequences, max_seqlen)
         return GraphKey(tokens, sequences, variant, longest)
 
     def _batch(self, padded_tokens: int, padded_sequences: int, host: torch.Tensor) -> ForwardBatch:
@@ -304,11 +334,11 @@ class CudaRunner:
         return torch.empty((rows, self._width), dtype=torch.float32, device=self.device)
 
     def _make_output_slot(self, num_values: int) -> OutputSlot:
-        return OutputSlot(
-            _pinned(num_values),
-            _timing_event(),
-            _timing_event(),
-        )
+        start, end = _timing_event(), _timing_event()
+        # An event has no handle before it is recorded.
+        start.record(self.stream)
+        end.record(self.stream)
+        return OutputSlot(_pinned(num_values), start, end)
 
     def _note_time(self, slot: OutputSlot | None) -> None:
         """Learns from the step that used the slot last."""
@@ -318,6 +348,14 @@ class CudaRunner:
         measured = slot.start.elapsed_time(slot.end)
         known = self._predicted_ms.get(key, measured)
         self._predicted_ms[key] = known + _PREDICTION_GAIN * (measured - known)
+
+
+def _open_driver(stream: int) -> CudaDriver | None:
+    try:
+        return CudaDriver(open_driver(), stream)
+    except (OSError, AttributeError, DeviceError) as error:
+        logger.info("replayed steps are launched by torch: %s", error)
+        return None
 
 
 def _pinned(num_values: int) -> torch.Tensor:
@@ -330,30 +368,3 @@ def _timing_event() -> DeviceEvent:
         enable_timing=True, blocking=True
     )
     return event
-
-
-def _powers_of_two(most: int) -> tuple[int, ...]:
-    """2, 4, … and the first that is not below `most`."""
-    return tuple(1 << power for power in range(1, max(most - 1, 1).bit_length() + 1))
-
-
-def fill_with_equal_lengths(
-    buffer: np.ndarray[tuple[int], np.dtype[np.int32]],
-    layout: BatchLayout,
-    num_tokens: int,
-    num_sequences: int,
-) -> None:
-    """Writes a batch of token 0 with sequences of about equal length, for warming up."""
-    padded_tokens, padded_sequences = layout.padded_shape(num_tokens, num_sequences)
-    cu_seqlens = buffer[: padded_sequences + 1]
-    cu_seqlens[: num_sequences + 1] = np.linspace(0, num_tokens, num_sequences + 1).astype(np.int32)
-    cu_seqlens[num_sequences + 1 :] = padded_tokens
-    rest = buffer[padded_sequences + 1 :]
-    rest[:] = 0
-    rows = np.arange(padded_tokens)
-    first_rows = cu_seqlens[np.searchsorted(cu_seqlens, rows, side="right") - 1]
-    positions = rest[padded_tokens : 2 * padded_tokens]
-    positions[:] = rows - first_rows
-    # The sequence of padding rows may be longer than the model's table.
-    positions[num_tokens:] = 0
-    positions += layout.position_offset

@@ -34,11 +34,12 @@ class DeviceEvent(Protocol):
 class OutputSlot:
     """Host memory for the rows of one step, and the events around it."""
 
-    __slots__ = ("buffer", "end", "start", "timed_as")
+    __slots__ = ("address", "buffer", "end", "start", "timed_as")
 
     def __init__(self, buffer: torch.Tensor, start: DeviceEvent, end: DeviceEvent) -> None:
         self.buffer = buffer
         """Float32, flat, page-locked."""
+        self.address: int = buffer.data_ptr()
         self.start = start
         self.end = end
         self.timed_as: object = None
@@ -82,7 +83,7 @@ class SlotFactory(Protocol):
 class PendingTensor(LazyTensor):
     """Rows that hold once the slot's `end` event has passed. Returns the slot when dropped."""
 
-    __slots__ = ("_predicted_seconds", "_ring", "_slot")
+    __slots__ = ("_num_rows", "_predicted_seconds", "_ring", "_slot", "_width")
 
     def __init__(
         self,
@@ -92,10 +93,16 @@ class PendingTensor(LazyTensor):
         width: int,
         predicted_seconds: float | None,
     ) -> None:
-        self._rows = slot.buffer[: num_rows * width].view(num_rows, width)
+        self._num_rows = num_rows
+        self._width = width
         self._ring = ring
         self._slot = slot
         self._predicted_seconds = predicted_seconds
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and width, known before the rows hold."""
+        return self._num_rows, self._width
 
     def is_ready(self) -> bool:
         """Whether the rows hold, without waiting."""
@@ -108,7 +115,8 @@ class PendingTensor(LazyTensor):
     def numpy(self) -> npt.NDArray[np.float32]:
         """Waits and returns a copy of the rows, [num_rows, width]: the slot is used again."""
         self.wait()
-        rows: npt.NDArray[np.float32] = self._rows.numpy().copy()
+        flat = self._slot.buffer[: self._num_rows * self._width]
+        rows: npt.NDArray[np.float32] = flat.view(self.shape).numpy().copy()
         return rows
 
     def __await__(self) -> Generator[object, None, npt.NDArray[np.float32]]:
@@ -116,11 +124,10 @@ class PendingTensor(LazyTensor):
 
     def handle(self) -> OutputHandle:
         """For native code that waits for the event by itself."""
-        num_rows, width = self._rows.shape
         return OutputHandle(
-            self._rows.data_ptr(),
-            num_rows,
-            width,
+            self._slot.address,
+            self._num_rows,
+            self._width,
             self._slot.end.cuda_event,
             self._predicted_seconds,
         )

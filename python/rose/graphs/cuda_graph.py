@@ -6,22 +6,32 @@ from collections.abc import Callable
 
 import torch
 
+from rose.graphs.graph_runner import DirectReplay
+
 
 class CudaGraph:
     """A captured step and its output, which lives in the graphs' pool."""
 
-    __slots__ = ("_graph", "_output", "num_bytes")
+    __slots__ = ("_graph", "_output", "direct", "num_bytes")
 
     def __init__(self, graph: torch.cuda.CUDAGraph, output: torch.Tensor, num_bytes: int) -> None:
         self._graph = graph
         self._output = output
         self.num_bytes = num_bytes
         """Device memory of the graph itself; activations live in the pool that all share."""
+        self.direct: DirectReplay | None = None
+        # torch has it since 2.9.
+        if hasattr(graph, "raw_cuda_graph_exec") and _is_plain(output):
+            self.direct = DirectReplay(graph.raw_cuda_graph_exec(), output.data_ptr())
 
     def replay(self) -> torch.Tensor:
         """Launches the graph on the current stream."""
         self._graph.replay()
         return self._output
+
+
+def _is_plain(rows: torch.Tensor) -> bool:
+    return rows.dtype == torch.float32 and rows.is_contiguous()
 
 
 class GraphCapture:

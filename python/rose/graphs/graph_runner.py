@@ -28,8 +28,21 @@ class GraphKey(NamedTuple):
     """Bound on the longest sequence that sizes the attention's grid; 0 = none."""
 
 
+class DirectReplay(NamedTuple):
+    """What the driver needs to replay a graph and to copy its rows."""
+
+    handle: int
+    """A `cudaGraphExec_t`."""
+    rows_address: int
+    """Of row-major float32 on the device."""
+
+
 class CapturedGraph(Protocol[ResultCo]):
     """A captured step."""
+
+    @property
+    def direct(self) -> DirectReplay | None:
+        """For replays without torch; None where only torch can."""
 
     @property
     def num_bytes(self) -> int:
@@ -81,6 +94,11 @@ class GraphRunner(Generic[Result]):
 
     def __contains__(self, key: GraphKey) -> bool:
         return key in self._graphs
+
+    def direct(self, key: GraphKey) -> DirectReplay | None:
+        """For who replays a captured shape without torch, and counts that."""
+        graph = self._graphs.get(key)
+        return None if graph is None else graph.direct
 
     def run(self, key: GraphKey, forward: Callable[[], Result]) -> tuple[Result, StepKind]:
         """One step of a shape; `forward` reads its inputs from addresses that belong to `key`."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from rose.engine.cuda_runner import fill_with_equal_lengths
+from rose.engine.synthetic_batch import fill_with_equal_lengths
 
 pytestmark = pytest.mark.gpu
 
