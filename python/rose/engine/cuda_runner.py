@@ -15,6 +15,7 @@ from rose.engine.cuda_driver import CudaDriver, open_driver
 from rose.engine.input_slot import InputSlot
 from rose.engine.output_ring import DeviceEvent, OutputRing, OutputSlot, PendingTensor
 from rose.engine.own_stream import OwnStream
+from rose.engine.step_times import StepTimes
 from rose.engine.synthetic_batch import fill_with_equal_lengths, powers_of_two
 from rose.errors import BatchError, DeviceError
 from rose.forward_batch import ForwardBatch
@@ -31,8 +32,6 @@ logger = logging.getLogger(__name__)
 _OUTPUT_SLOTS = 4
 # Of token ids and of rows.
 _VALUE_BYTES = 4
-# Weight of the newest measurement in the predicted time of a shape.
-_PREDICTION_GAIN = 0.25
 # Eager batches whose sizes differ by less share a predicted time.
 _EAGER_TIME_STEP = 512
 # A batch of this many tokens takes the paths of large batches.
@@ -98,7 +97,7 @@ class CudaRunner:
         self._staging = torch.zeros(0, dtype=torch.int32, device=self.device)
         self._staging_address = 0
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
-        self._predicted_ms: dict[GraphKey, float] = {}
+        self._times = StepTimes()
         self._first_value = torch.zeros(1, dtype=torch.int32, device=self.device)
         self.driver = _open_driver(self.stream.cuda_stream)
         """None where torch launches everything."""
@@ -172,8 +171,7 @@ class CudaRunner:
         counters = self.graphs.counters
         counters.tokens += num_tokens
         counters.padding_tokens += padded_tokens - num_tokens
-        predicted_ms = self._predicted_ms.get(key)
-        predicted_seconds = None if predicted_ms is None else predicted_ms * 1e-3
+        predicted_seconds = self._times.predicted_seconds(key)
         pending = PendingTensor(self._ring, output, num_rows, self._width, predicted_seconds)
         # While the device computes: what the slot of the next step has measured.
         self._note_time(self._ring.peek())
@@ -345,9 +343,7 @@ class CudaRunner:
         if slot is None or not isinstance(slot.timed_as, GraphKey) or not slot.end.query():
             return
         key, slot.timed_as = slot.timed_as, None
-        measured = slot.start.elapsed_time(slot.end)
-        known = self._predicted_ms.get(key, measured)
-        self._predicted_ms[key] = known + _PREDICTION_GAIN * (measured - known)
+        self._times.note(key, slot.start.elapsed_time(slot.end))
 
 
 def _open_driver(stream: int) -> CudaDriver | None:

@@ -44,7 +44,7 @@ _state = _State()
 def overlaps(x: torch.Tensor, weight: torch.Tensor) -> bool:
     """Whether the kernels here are the faster ones for x [rows, depth], weight [width, depth].
 
-    From benches/gpu_linear.py, figures in benches/results/gpu_linear.json.
+    From benches/results/gpu_overlapped.json; benches/gpu_linear.py compares them.
     """
     width, depth = weight.shape
     if not x.is_cuda or x.dtype == torch.float32 or is_batch_invariant():
