@@ -150,7 +150,7 @@ class ServeConfig:
     max_steps_in_flight: int = 2
     """Steps handed to the engine and not finished, 1 or 2."""
     worker_threads: int = 2
-    """Threads of the network side."""
+    """Threads over which gRPC connections are spread; HTTP has as many of its own."""
     tokenizer_threads: int = 2
     """Threads that tokenize."""
     drain_timeout: float = 30.0
@@ -158,8 +158,9 @@ class ServeConfig:
     strict_model_name: bool = False
     """Refuse requests that name another model than the one served."""
     spin_us: int | None = None
-    """Microseconds that two threads stay awake after a request or a step, so that the next need
-    not wake them; costs up to two busy cores. None = 40000 on a GPU host with 8 cores, else 0."""
+    """Microseconds that the engine's thread and each network thread that had a call stay awake
+    after a request or a step, so that the next need not wake them; costs a busy core each. None =
+    40000 on a GPU host with 8 cores, else 0."""
     http: HttpConfig | None = None
     """The HTTP gateway in the same process; None = gRPC only. `rose serve` has one by default."""
     log_level: LogLevel = "info"

@@ -22,8 +22,9 @@ pub struct SchedulerConfig {
     pub cost: CostModel,
     /// Steps handed to the engine and not finished.
     pub max_steps_in_flight: usize,
-    /// How long the engine thread and one network thread stay awake after a request or a step,
-    /// so that the next one need not wake them. Costs up to two busy cores; zero = sleep at once.
+    /// How long the engine thread and each network thread that had a call stay awake after a
+    /// request or a step, so that the next one need not wake them. Costs a busy core each; zero =
+    /// sleep at once.
     pub spin: Duration,
 }
 
@@ -53,7 +54,7 @@ pub struct ServerConfig {
     pub max_message_bytes: usize,
     /// Requests in flight on one stream at the most; more wait in the transport.
     pub max_requests_per_stream: usize,
-    /// Tokio worker threads.
+    /// Threads over which connections are spread, and as many workers for what belongs to none.
     pub worker_threads: usize,
     /// Tokenizer threads.
     pub tokenizer_threads: usize,

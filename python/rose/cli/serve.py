@@ -192,7 +192,11 @@ def serve(
         _option("Share of the steps that bulk work keeps, 0 to 1.", "BULK_SHARE"),
     ] = _SERVE.bulk_share,
     worker_threads: Annotated[
-        int, _option("Threads of the network side.", "WORKER_THREADS")
+        int,
+        _option(
+            "Threads over which gRPC connections are spread; HTTP has as many of its own.",
+            "WORKER_THREADS",
+        ),
     ] = _SERVE.worker_threads,
     tokenizer_threads: Annotated[
         int, _option("Threads that tokenize.", "TOKENIZER_THREADS")
@@ -208,8 +212,8 @@ def serve(
     spin_us: Annotated[
         int | None,
         _option(
-            "How long two threads stay awake after a request or a step, at most 1000000; 40000 on "
-            "a GPU host with 8 cores, else 0.",
+            "How long the engine's thread and each network thread that had a call stay awake "
+            "after a request or a step, at most 1000000; 40000 on a GPU host with 8 cores, else 0.",
             "SPIN_US",
             metavar="MICROSECONDS",
         ),

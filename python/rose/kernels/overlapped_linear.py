@@ -26,6 +26,8 @@ _MULTIPLY_WARPS, _EPILOGUE_WARPS = 8, 4
 _EPILOGUE_REGISTERS, _LOAD_REGISTERS = 128, 24
 # With a shorter sum a tile is multiplied before the epilogue of the one before has ended.
 _LEAST_DEPTH = 1024
+# Few rows are one wave of tiles, behind whose last sums the epilogue is alone after all.
+_MOST_ROWS_OF_OTHERS = 1024
 # Below this share of busy multiprocessors cuBLAS, which has more tiles to choose from, is faster.
 _LEAST_USE = 0.85
 _HOPPER = 9
@@ -46,12 +48,14 @@ def overlaps(x: torch.Tensor, weight: torch.Tensor) -> bool:
 
     From benches/results/gpu_overlapped.json; benches/gpu_linear.py compares them.
     """
-    width, depth = weight.shape
+    rows, (width, depth) = x.shape[0], weight.shape
     if not x.is_cuda or x.dtype == torch.float32 or is_batch_invariant():
+        return False
+    if rows <= _MOST_ROWS_OF_OTHERS:
         return False
     if width % _COLUMNS or depth % _DEPTH or depth < _LEAST_DEPTH:
         return False
-    return _fills(x.shape[0], width, x.device) and _kernels(x.device) is not None
+    return _fills(rows, width, x.device) and _kernels(x.device) is not None
 
 
 def overlapped_gelu(

@@ -46,7 +46,7 @@ def test_whole_waves(rows: int, width: int, whole: int) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "busy"),
-    [(1, False), (896, False), (1024, True), (2048, True), (2112, False), (2560, False), (2688, False),
+    [(1, False), (900, False), (1024, False), (2048, True), (2112, False), (2560, False), (2688, False),
      (2689, True), (4096, True), (6145, True), (12800, True), (100_000, True)],
 )  # fmt: skip
 def test_only_where_the_last_wave_is_busy(rows: int, busy: bool) -> None:
