@@ -56,7 +56,7 @@ install: runtime-environment ## Build the wheel and install it
 
 develop: environment ## Install in place: Python edits take effect at once
 	. $(BIN)/activate && maturin develop --release --locked --skip-install
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	. $(BIN)/activate && python -m pip install --quiet --no-deps --no-build-isolation --editable .
 
 demo: install ## Score real documents with a real model over gRPC
 	$(BIN)/rose demo
