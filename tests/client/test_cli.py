@@ -126,7 +126,14 @@ def test_a_file_that_cannot_be_read_names_the_line(
         (["serve", "m", "--grpc-address", "x"], "--grpc-address must be HOST:PORT"),
         (["serve", "m", "--grpc-address", "1.2.3.4:99999"], "--grpc-address must be HOST:PORT"),
         (["serve", "m", "--max-batch-tokens", "0"], "--max-batch-tokens must be"),
-        (["serve", "m", "--max-queued-tokens", "x"], "--max-queued-tokens"),
+        (
+            ["serve", "m", "--worker-threads", "x"],
+            "Invalid value for '--worker-threads' (or ROSE_SERVE_WORKER_THREADS): ",
+        ),
+        (
+            ["score", "--query", "q", "--documents", "-", "--format", "yaml"],
+            "Invalid value for '--format': 'yaml' is not one of 'auto', 'lines', 'jsonl'",
+        ),
         (["info", "--timeout", "0"], "--timeout"),
         (["serve"], "Missing argument 'MODEL'"),
         (["nonsense"], "No such command 'nonsense'"),

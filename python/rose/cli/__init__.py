@@ -6,6 +6,8 @@ loads what it needs when it runs.
 
 from __future__ import annotations
 
+import re
+
 import typer
 
 from rose.cli import check, demo, embed, gateway, info, score, serve, warm
@@ -53,9 +55,19 @@ def _root(
 
 def _usage_message(error: Exception) -> str:
     message: str = error.format_message()  # type: ignore[attr-defined]
+    # typer writes the variables of an option as a list, whether or not the value came from one.
+    message = re.sub(
+        r" \(env var: '\[(.*?)\]'\)",
+        lambda names: f" (or {' or '.join(re.findall(r'[A-Z_]+', names[1]))})",
+        message,
+    )
     # pydantic checked the value, and typer's message leaves it out.
     errors = getattr(error.__cause__, "errors", None)
-    return message if errors is None else f"{message}, got {errors()[0]['input']!r}"
+    if errors is None:
+        return message
+    given = repr(errors()[0]["input"])
+    message = message.replace("Value error, ", "", 1).rstrip(".")
+    return message if given in message else f"{message}, got {given}"
 
 
 def main() -> int:
