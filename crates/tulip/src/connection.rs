@@ -1,11 +1,15 @@
 //! Accepts TCP connections and speaks HTTP/2 on them, until told to stop.
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +35,9 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Until then nothing keeps watch over the connection: half-open ones would stay for good.
 const PREFACE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Once the calls have ended: a connection that sends nothing for so long has nothing left to send.
+/// One that only watches health would never end by itself.
+const FLUSH_TIME: Duration = Duration::from_secs(1);
 /// Pause when the system has no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -76,6 +83,53 @@ fn is_of_connection(error: &io::Error) -> bool {
     )
 }
 
+/// Counts the bytes that the system has taken.
+struct CountedWriter<W> {
+    writer: W,
+    written: Arc<AtomicU64>,
+}
+
+impl<W> CountedWriter<W> {
+    fn counted(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = result {
+            self.written.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for CountedWriter<W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.writer).poll_write(context, bytes);
+        self.counted(result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.writer).poll_write_vectored(context, slices);
+        self.counted(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.writer.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.writer).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.writer).poll_shutdown(context)
+    }
+}
+
 /// Reads the preface.
 async fn read_preface(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
     let reading = async {
@@ -111,6 +165,11 @@ pub(crate) async fn serve(stream: TcpStream, endpoint: Endpoint, stop: Stop) {
         tracing::debug!(%error, "no HTTP/2 connection");
         return;
     }
+    let written = Arc::new(AtomicU64::new(0));
+    let writer = CountedWriter {
+        writer,
+        written: Arc::clone(&written),
+    };
     let stream = tokio::io::join(PREFACE.chain(reader), writer);
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -125,6 +184,7 @@ pub(crate) async fn serve(stream: TcpStream, endpoint: Endpoint, stop: Stop) {
         .serve_connection(TokioIo::new(stream), endpoint);
     let mut connection = std::pin::pin!(connection);
     let mut stopping = false;
+    let mut seen = 0;
     loop {
         tokio::select! {
             result = connection.as_mut() => {
@@ -137,7 +197,16 @@ pub(crate) async fn serve(stream: TcpStream, endpoint: Endpoint, stop: Stop) {
             () = stop.now.cancelled() => return,
             () = stop.gracefully.cancelled(), if !stopping => {
                 stopping = true;
+                seen = written.load(Ordering::Relaxed);
                 connection.as_mut().graceful_shutdown();
+            }
+            // Answers may still be on their way to a slow reader.
+            () = tokio::time::sleep(FLUSH_TIME), if stopping => {
+                let now = written.load(Ordering::Relaxed);
+                if now == seen {
+                    return;
+                }
+                seen = now;
             }
         }
     }
@@ -159,6 +228,25 @@ mod tests {
         }
         let result = reading.await.unwrap();
         result.err().map(|error| error.kind())
+    }
+
+    #[tokio::test]
+    async fn only_what_the_system_has_taken_is_counted() {
+        let (mut client, server) = tokio::io::duplex(8);
+        let written = Arc::new(AtomicU64::new(0));
+        let mut writer = CountedWriter {
+            writer: server,
+            written: Arc::clone(&written),
+        };
+        let sending = tokio::spawn(async move { writer.write_all(&[7; 20]).await });
+        while written.load(Ordering::Relaxed) < 8 {
+            tokio::task::yield_now().await;
+        }
+        tokio::task::yield_now().await;
+        assert_eq!(written.load(Ordering::Relaxed), 8);
+        client.read_exact(&mut [0; 20]).await.unwrap();
+        sending.await.unwrap().unwrap();
+        assert_eq!(written.load(Ordering::Relaxed), 20);
     }
 
     #[tokio::test(start_paused = true)]

@@ -143,6 +143,7 @@ impl Dispatch {
             },
         };
         cancel.job = None;
+        self.shared.awake.keep_polling();
         result.unwrap_or_else(|_| Err(Error::Unavailable("the engine has stopped".into())))
     }
 

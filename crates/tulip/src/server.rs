@@ -28,8 +28,6 @@ use crate::in_process::InProcess;
 pub use crate::service::ModelError;
 use crate::service::ServiceState;
 
-/// After the last call: time for its answer to leave the socket's buffers.
-const FLUSH_TIME: Duration = Duration::from_secs(1);
 /// How often somebody who waits for the end is asked whether he still does.
 const LOOK_UP_TIME: Duration = Duration::from_millis(100);
 /// Time for our own tasks to end once nothing is left to do.
@@ -197,8 +195,8 @@ impl Server {
         self.set_health(ServingStatus::NotServing);
     }
 
-    /// Drains, waits up to `grace` for the calls in flight, then ends whatever is left. Returns
-    /// whether all calls had ended by themselves. A second call does nothing.
+    /// Drains, waits up to `grace` for the calls in flight and for their answers to leave, then ends
+    /// whatever is left. Returns whether all had ended by themselves. A second call does nothing.
     pub fn shutdown(&self, grace: Duration) -> bool {
         self.shutdown_while(grace, &mut || true)
     }
@@ -216,15 +214,17 @@ impl Server {
         connections.close();
         let (done, result) = mpsc::sync_channel(1);
         self.spawn(async move {
+            let ended = async {
+                calls.wait().await;
+                // Their answers may still be on the way: connections end once they have left.
+                stop.gracefully.cancel();
+                connections.wait().await;
+            };
             let clean = tokio::select! {
-                ended = timeout(grace, calls.wait()) => ended.is_ok(),
+                ended = timeout(grace, ended) => ended.is_ok(),
                 () = waited_enough.cancelled() => false,
             };
             stop.gracefully.cancel();
-            if clean {
-                // Connections that only watch health would never end by themselves.
-                let _ = timeout(FLUSH_TIME, connections.wait()).await;
-            }
             stop.now.cancel();
             // The receiver waits below for as long as this lives.
             let _ = done.send(clean);

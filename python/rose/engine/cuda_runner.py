@@ -99,8 +99,6 @@ class CudaRunner:
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
         self._times = StepTimes()
         self._first_value = torch.zeros(1, dtype=torch.int32, device=self.device)
-        self.driver = _open_driver(self.stream.cuda_stream)
-        """None where torch launches everything."""
         most_rows = self._max_sequences + 1
         if self.layout.token_rows:
             most_rows = self._max_tokens
@@ -109,6 +107,8 @@ class CudaRunner:
         self._ring = OutputRing(slots, self._make_output_slot)
         self._shared_output = self._make_shared_output()
         with torch.cuda.device(self.device):
+            self.driver = _open_driver(self.stream.cuda_stream)
+            """None where torch launches everything."""
             self.capture = GraphCapture(self.device)
             self.graphs: GraphRunner[torch.Tensor] = GraphRunner(self.capture, graph_config)
         self.graph_counters = self.graphs.counters
@@ -174,7 +174,10 @@ class CudaRunner:
         predicted_seconds = self._times.predicted_seconds(key)
         pending = PendingTensor(self._ring, output, num_rows, self._width, predicted_seconds)
         # While the device computes: what the slot of the next step has measured.
-        self._note_time(self._ring.peek())
+        try:
+            self._note_time(self._ring.peek())
+        except torch.AcceleratorError as error:
+            raise DeviceError(str(error)) from error
         return pending
 
     def _replay(
@@ -185,6 +188,9 @@ class CudaRunner:
         if self.driver is None or direct is None:
             return None
         num_values = self.layout.buffer_len(key.tokens, key.sequences)
+        if num_rows > direct.num_rows or num_values > slot.capacity:
+            # The driver checks no sizes: torch says what is wrong.
+            return None
         self.driver.replay(
             direct.handle,
             (self._staging_address, slot.data_ptr, num_values * _VALUE_BYTES),

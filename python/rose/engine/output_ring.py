@@ -62,6 +62,9 @@ class OutputRing:
             slot = self._free.popleft()
             if slot.buffer.shape[0] >= num_values:
                 return slot
+            if not slot.end.query():
+                # A copy may still write to its memory, which must not be given away.
+                self._free.append(slot)
         return self._make_slot(num_values)
 
     def peek(self) -> OutputSlot | None:

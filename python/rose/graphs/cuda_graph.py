@@ -22,7 +22,9 @@ class CudaGraph:
         self.direct: DirectReplay | None = None
         # torch has it since 2.9.
         if hasattr(graph, "raw_cuda_graph_exec") and _is_plain(output):
-            self.direct = DirectReplay(graph.raw_cuda_graph_exec(), output.data_ptr())
+            self.direct = DirectReplay(
+                graph.raw_cuda_graph_exec(), output.data_ptr(), output.shape[0]
+            )
 
     def replay(self) -> torch.Tensor:
         """Launches the graph on the current stream."""

@@ -35,6 +35,7 @@ class DirectReplay(NamedTuple):
     """A `cudaGraphExec_t`."""
     rows_address: int
     """Of row-major float32 on the device."""
+    num_rows: int
 
 
 class CapturedGraph(Protocol[ResultCo]):

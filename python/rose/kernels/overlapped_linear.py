@@ -119,8 +119,6 @@ def _launch(
     arguments: tuple[object, ...],
     constants: Mapping[str, int],
 ) -> bool:
-    from triton.errors import TritonError
-
     (rows, depth), width = x.shape, weight.shape[0]
     num_programs = _num_multiprocessors(x.device)
     kernel = getattr(_kernels(x.device), name, None)
@@ -144,10 +142,18 @@ def _launch(
             num_warps=_MULTIPLY_WARPS,
             **constants,
         )
-    except (TritonError, AttributeError, TypeError) as error:
+    except Exception as error:
+        if _is_of_device(error):
+            raise
         _give_up(error)
         return False
     return True
+
+
+def _is_of_device(error: Exception) -> bool:
+    """Whether it is not about compiling, of which Triton's layers fail with errors of many kinds."""
+    of_torch = isinstance(error, (torch.AcceleratorError, torch.OutOfMemoryError))
+    return of_torch or "[CUDA]" in str(error)
 
 
 def _give_up(error: Exception) -> None:

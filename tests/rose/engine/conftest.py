@@ -127,7 +127,7 @@ class FakeGraph:
 
     @property
     def direct(self) -> DirectReplay | None:
-        return DirectReplay(self.handle, self.rows.data_ptr())
+        return DirectReplay(self.handle, self.rows.data_ptr(), self.rows.shape[0])
 
 
 @dataclass

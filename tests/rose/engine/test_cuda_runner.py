@@ -265,3 +265,27 @@ def test_a_replay_that_fails_gives_its_slot_back(make_runner: Any, error: Except
     assert len(runner._ring._free) == free
     runner.driver.error = None
     np.testing.assert_array_equal(runner.step(batch).numpy(), expected)
+
+
+def test_sizes_that_a_graph_does_not_have_are_refused(make_runner: Any) -> None:
+    runner = make_runner(max_tokens=1024)
+    shape = runner.layout.padded_shape(30, 1)
+    slot = runner.make_slot(1024)
+    fill_with_equal_lengths(slot.buffer.numpy(), runner.layout, 30, 1)
+    for _ in range(3):
+        runner.step_slot(slot, 30, 1, 34, *shape).wait()
+    with pytest.raises(RuntimeError):
+        runner.step_slot(slot, 30, shape[1] + 1, 34, *shape)
+
+
+def test_a_device_that_breaks_while_it_is_timed_is_broken(
+    make_runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = make_runner(max_tokens=1024)
+
+    def broken(slot: object) -> None:
+        raise torch.AcceleratorError("an illegal memory access was encountered")
+
+    monkeypatch.setattr(runner, "_note_time", broken)
+    with pytest.raises(DeviceError, match="illegal memory access"):
+        runner.step(_batch(runner, (5, 60, 3)))

@@ -83,12 +83,19 @@ def test_ring_grows_when_all_are_held() -> None:
 
 
 def test_small_slot_gives_way_to_a_larger_one() -> None:
-    ring, _, factory = _ring(1)
+    ring, slots, factory = _ring(1)
+    slots[0].end.passed = True  # type: ignore[attr-defined]
     slot = ring.acquire(100)
     assert slot is factory.made[0]
     assert slot.buffer.shape == (100,)
     ring.release(slot)
     assert ring.acquire(100) is slot
+
+
+def test_small_slot_stays_while_something_may_be_copied_into_it() -> None:
+    ring, slots, factory = _ring(1)
+    assert ring.acquire(100) is factory.made[0]
+    assert ring.acquire(4) is slots[0]
 
 
 def test_pending_tensor_waits_for_its_event() -> None:
