@@ -158,9 +158,9 @@ class ServeConfig:
     strict_model_name: bool = False
     """Refuse requests that name another model than the one served."""
     spin_us: int | None = None
-    """Microseconds that the engine's thread and each network thread that had a call stay awake
-    after a request or a step, so that the next need not wake them; costs a busy core each. None =
-    40000 on a GPU host with 8 cores, else 0."""
+    """Microseconds that the engine's thread stays awake after a request or a step, and a network
+    thread (one for four cores at the most) after its own calls, so that the next need not wake
+    them; costs a busy core each. None = 40000 on a GPU host with 8 cores, else 0."""
     http: HttpConfig | None = None
     """The HTTP gateway in the same process; None = gRPC only. `rose serve` has one by default."""
     log_level: LogLevel = "info"

@@ -22,9 +22,9 @@ pub struct SchedulerConfig {
     pub cost: CostModel,
     /// Steps handed to the engine and not finished.
     pub max_steps_in_flight: usize,
-    /// How long the engine thread and each network thread that had a call stay awake after a
-    /// request or a step, so that the next one need not wake them. Costs a busy core each; zero =
-    /// sleep at once.
+    /// How long the engine thread stays awake after a request or a step, and a network thread (one
+    /// for four cores at the most) after its own calls, so that the next one need not wake them.
+    /// Costs a busy core each; zero = sleep at once.
     pub spin: Duration,
 }
 

@@ -212,8 +212,9 @@ def serve(
     spin_us: Annotated[
         int | None,
         _option(
-            "How long the engine's thread and each network thread that had a call stay awake "
-            "after a request or a step, at most 1000000; 40000 on a GPU host with 8 cores, else 0.",
+            "How long the engine's thread, and network threads after their own calls (one for "
+            "four cores at the most), stay awake, at most 1000000; 40000 on a GPU host with "
+            "8 cores, else 0.",
             "SPIN_US",
             metavar="MICROSECONDS",
         ),
