@@ -105,7 +105,7 @@ def overlapped_rotation(
 
 
 def rows_of_whole_waves(rows: int, width: int, device: torch.device) -> int:
-    """The largest number of rows, up to `rows`, behind which no multiprocessor waits for another."""
+    """The rows behind which no multiprocessor waits for another: the most whose tiles `rows` has."""
     programs = _num_multiprocessors(device)
     column_tiles = width // _COLUMNS
     waves = -(-rows // _ROWS) * column_tiles // programs
