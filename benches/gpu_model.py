@@ -13,6 +13,7 @@ import argparse
 import json
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ def main() -> None:
     parser.add_argument("--attention", default="auto")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--max-graph-tokens", type=int, default=16384)
+    parser.add_argument("--max-graph-tokens", type=int, default=28672)
     arguments = parser.parse_args()
     report: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
@@ -162,6 +163,7 @@ def main() -> None:
             attention=arguments.attention,
             graph_config=GraphConfig(max_tokens=arguments.max_graph_tokens),
         )
+        at_start = replace(runner.graphs.counters)
         entry: dict[str, Any] = {"ready_s": round(time.perf_counter() - started, 2), "shapes": []}
         for sequences, length in SHAPES:
             if length > runner.model.backbone.max_positions:
@@ -184,10 +186,13 @@ def main() -> None:
                 flush=True,
             )
         counters = runner.graphs.counters
-        if counters.captures:
-            entry["capture_ms"] = round(counters.capture_seconds * 1e3 / counters.captures, 2)
-            entry["graph_mib"] = round(counters.graph_bytes / counters.captures / 2**20, 2)
-            entry["captures"] = counters.captures
+        captures = counters.captures - at_start.captures
+        if captures:
+            seconds = counters.capture_seconds - at_start.capture_seconds
+            graph_bytes = counters.graph_bytes - at_start.graph_bytes
+            entry["capture_ms"] = round(seconds * 1e3 / captures, 2)
+            entry["graph_mib"] = round(graph_bytes / captures / 2**20, 2)
+            entry["captures"] = captures
             entry["failed_captures"] = counters.failed_captures
             entry["pool_mib"] = round(runner.capture.pool_bytes / 2**20, 1)
         print(name, {k: v for k, v in entry.items() if k != "shapes"}, flush=True)

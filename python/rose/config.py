@@ -45,7 +45,8 @@ class EngineConfig:
     dtype: DType = "auto"
     """Type of weights and activations; `auto` is float32 on CPU and bfloat16 on CUDA."""
     max_batch_tokens: int = 16384
-    """Most tokens of one step, unless a single sequence is longer."""
+    """Most tokens of one step, unless a single sequence is longer; on CUDA the rest of an interactive
+    request is one step up to 1.75 times as many, since a full and a small one would take longer."""
     max_batch_sequences: int = 512
     """Most sequences of one step."""
     pooling: PoolingMode | None = None
@@ -81,7 +82,7 @@ class EngineConfig:
     """Threads of a CPU step; None leaves torch's own choice."""
     deterministic: bool = False
     """Results have the same bits whatever else is computed beside them; costs throughput."""
-    graph_max_tokens: int = 16384
+    graph_max_tokens: int = 28672
     """Steps of up to this many tokens become CUDA graphs; larger ones run eagerly. 0 = no graphs."""
     max_graphs: int = 512
     """CUDA graphs kept; step shapes beyond that run eagerly."""
@@ -227,6 +228,9 @@ class BatchLayout:
     """Added to each position (RoBERTa's positions begin at `pad_token_id + 1`)."""
     token_rows: bool = False
     """The step returns a row for each token, in the order of the input, not for each sequence."""
+    max_whole_request_tokens: int = 0
+    """A request of which so many tokens or fewer are left is one step, larger than a batch; up to
+    `EngineConfig.max_batch_tokens` = never."""
 
     def padded_shape(self, num_tokens: int, num_sequences: int) -> tuple[int, int]:
         """Token rows and sequence slots of a batch with padding."""

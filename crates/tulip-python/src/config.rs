@@ -80,6 +80,8 @@ impl PyServeConfig {
                 // A batch of 512-token sequences is full by tokens and by cost at once.
                 max_batch_cost: (max_batch_tokens + max_batch_tokens / 8) as u64,
                 max_batch_tokens,
+                // The engine says when it is there.
+                max_whole_request_tokens: 0,
                 max_batch_sequences: limits.max_batch_sequences,
                 max_queued_tokens: self.max_queued_tokens,
                 bulk_share: self.bulk_share,
@@ -111,6 +113,7 @@ struct PyBatchLayout {
     token_types: bool,
     position_offset: u32,
     token_rows: bool,
+    max_whole_request_tokens: usize,
 }
 
 /// `rose.config.Outputs`.
@@ -185,6 +188,11 @@ pub(crate) struct PyModelInfo {
 }
 
 impl PyModelInfo {
+    /// Tokens for which the engine's input slots have room.
+    pub(crate) fn max_whole_request_tokens(&self) -> usize {
+        self.layout.max_whole_request_tokens
+    }
+
     pub(crate) fn into_info(self) -> PyResult<ModelInfo> {
         let task = match self.task.as_str() {
             "embed" => Task::Embed,

@@ -100,12 +100,12 @@ impl PyServer {
         on_serving: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         self.check_process()?;
-        let info = engine
-            .getattr("info")?
-            .extract::<PyModelInfo>()?
-            .into_info()?;
+        let info: PyModelInfo = engine.getattr("info")?.extract()?;
+        let max_whole_request_tokens = info.max_whole_request_tokens();
+        let info = info.into_info()?;
         let parts = EngineParts::new(engine, info.clone())?;
         let mut scheduler = self.scheduler.clone();
+        scheduler.max_whole_request_tokens = max_whole_request_tokens;
         if !self.names_spin {
             scheduler.spin = default_spin(&info.device);
         }

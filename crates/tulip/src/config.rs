@@ -12,6 +12,9 @@ pub struct SchedulerConfig {
     pub max_batch_cost: u64,
     /// Tokens of one step at the most.
     pub max_batch_tokens: usize,
+    /// An interactive request of which so many tokens or fewer are left is one step all the same,
+    /// instead of a full one and a small one behind it. Up to `max_batch_tokens` = never.
+    pub max_whole_request_tokens: usize,
     /// Sequences of one step at the most.
     pub max_batch_sequences: usize,
     /// Tokens that may wait; more is refused.
@@ -33,6 +36,7 @@ impl Default for SchedulerConfig {
         Self {
             max_batch_cost: 16_384,
             max_batch_tokens: 16_384,
+            max_whole_request_tokens: 0,
             max_batch_sequences: 512,
             max_queued_tokens: 4_194_304,
             bulk_share: 0.1,

@@ -130,10 +130,11 @@ impl Scheduler {
         let priority = self.next_lane(now)?;
         let mut batch = Batch::default();
         while let Some((job, next)) = self.front(priority, now) {
+            let whole = batch.num_sequences() == 0 && self.stays_whole(&job, next);
             let mut taken = 0;
             for (index, sequence) in job.sequences.iter().enumerate().skip(next) {
                 let cost = self.config.cost.sequence(sequence.num_tokens());
-                if !self.fits(&batch, sequence.num_tokens(), cost) {
+                if !whole && !self.fits(&batch, sequence.num_tokens(), cost) {
                     break;
                 }
                 batch.push(&job, index, cost);
@@ -163,6 +164,27 @@ impl Scheduler {
             || (batch.cost() + cost <= self.config.max_batch_cost
                 && batch.num_tokens() + num_tokens <= self.config.max_batch_tokens
                 && batch.num_sequences() < self.config.max_batch_sequences)
+    }
+
+    /// Whether the rest of a job is one step, larger than a batch. Two steps of which the second is
+    /// small take longer, and whoever waits behind them waits for both either way. Bulk work gains
+    /// no time that anybody waits for, and would hold interactive work up for longer.
+    fn stays_whole(&self, job: &Job, next: usize) -> bool {
+        let config = &self.config;
+        if job.priority == Priority::Bulk
+            || config.max_whole_request_tokens <= config.max_batch_tokens
+            || job.sequences.len() - next > config.max_batch_sequences
+        {
+            return false;
+        }
+        let rest = || job.sequences[next..].iter().map(|s| s.num_tokens());
+        let max_cost = config.max_batch_cost as u128 * config.max_whole_request_tokens as u128
+            / config.max_batch_tokens as u128;
+        rest().sum::<usize>() <= config.max_whole_request_tokens
+            && rest()
+                .map(|tokens| u128::from(config.cost.sequence(tokens)))
+                .sum::<u128>()
+                <= max_cost
     }
 
     /// Which lane runs next: interactive, unless bulk is owed a step.

@@ -9,6 +9,7 @@ fn config(max_batch_tokens: usize, max_queued_tokens: u64) -> SchedulerConfig {
     SchedulerConfig {
         max_batch_cost: max_batch_tokens as u64,
         max_batch_tokens,
+        max_whole_request_tokens: 0,
         max_batch_sequences: 64,
         max_queued_tokens,
         bulk_share: 0.25,
@@ -67,6 +68,57 @@ fn a_request_larger_than_a_batch_is_split_in_order() {
         seen.push(lengths(&batch));
     }
     assert_eq!(seen, [vec![6, 3], vec![7, 2, 1]]);
+}
+
+/// What the batches of a scheduler that keeps requests of up to 15 tokens whole hold.
+fn batches(whole: &SchedulerConfig, jobs: &[(Priority, &[usize])]) -> Vec<Vec<usize>> {
+    let mut scheduler = Scheduler::new(whole.clone());
+    let _waiting: Vec<_> = jobs
+        .iter()
+        .map(|&(priority, lengths)| submit(&mut scheduler, priority, lengths))
+        .collect();
+    let now = Instant::now();
+    std::iter::from_fn(|| scheduler.next_batch(now))
+        .map(|batch| lengths(&batch))
+        .collect()
+}
+
+#[test]
+fn a_request_a_little_larger_than_a_batch_stays_whole() {
+    let whole = SchedulerConfig {
+        max_whole_request_tokens: 15,
+        ..config(10, 1000)
+    };
+    let interactive = Priority::Interactive;
+    // Whole, and nothing else beside it.
+    let seen = batches(&whole, &[(interactive, &[5, 5, 5]), (interactive, &[1])]);
+    assert_eq!(seen, [vec![5, 5, 5], vec![1]]);
+    // A full batch, then a rest that may stay whole.
+    let seen = batches(&whole, &[(interactive, &[5; 5])]);
+    assert_eq!(seen, [vec![5, 5], vec![5, 5, 5]]);
+    // Who comes second gets what is left of a batch, no more.
+    let seen = batches(&whole, &[(interactive, &[4]), (interactive, &[5, 5, 5])]);
+    assert_eq!(seen, [vec![4, 5], vec![5, 5]]);
+    let seen = batches(&whole, &[(Priority::Bulk, &[5, 5, 5])]);
+    assert_eq!(seen, [vec![5, 5], vec![5]]);
+    let seen = batches(&whole, &[(interactive, &[5, 5, 6])]);
+    assert_eq!(seen, [vec![5, 5], vec![6]]);
+}
+
+#[test]
+fn sequences_and_cost_limit_what_stays_whole() {
+    let mut whole = SchedulerConfig {
+        max_whole_request_tokens: 15,
+        max_batch_sequences: 3,
+        ..config(10, 1000)
+    };
+    let request: (Priority, &[usize]) = (Priority::Interactive, &[4, 4, 2, 2]);
+    assert_eq!(batches(&whole, &[request]), [vec![4, 4, 2], vec![2]]);
+    whole.max_batch_sequences = 4;
+    assert_eq!(batches(&whole, &[request]), [vec![4, 4, 2, 2]]);
+    // cost(4) = 6, cost(2) = 3: 18 together, of 15; 12 without the first.
+    whole.cost = CostModel { attention: 0.125 };
+    assert_eq!(batches(&whole, &[request]), [vec![4], vec![4, 2, 2]]);
 }
 
 #[test]

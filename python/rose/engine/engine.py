@@ -83,7 +83,7 @@ class Engine:
         self.info = replace(info, layout=self.runner.layout)
         capacity = slot_capacity(
             self.runner.layout,
-            config.max_batch_tokens,
+            max(config.max_batch_tokens, self.runner.layout.max_whole_request_tokens),
             config.max_batch_sequences,
             info.max_sequence_tokens,
         )

@@ -21,7 +21,7 @@ class GraphConfig:
         ConfigError: an option has a value that cannot be used.
     """
 
-    max_tokens: int = 16384
+    max_tokens: int = 28672
     """Larger batches run eagerly and without padding; the launches hide behind the work there."""
     max_graphs: int = 512
     """Shapes seen when this many graphs exist run eagerly. Single graphs are never evicted: they

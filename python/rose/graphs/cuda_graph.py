@@ -60,7 +60,7 @@ class GraphCapture:
         # Each thread has a handle of its own, and making one inside a capture fails: the first
         # eager run of this shape may have been on another thread.
         torch.cuda.current_blas_handle()  # type: ignore[no-untyped-call]
-        pool_before = torch.cuda.memory_reserved(self._device)
+        reserved_before = self._reserved()
         free_before, _ = torch.cuda.mem_get_info(self._device)
         graph = torch.cuda.CUDAGraph()
         graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
@@ -71,9 +71,14 @@ class GraphCapture:
             raise
         graph.capture_end()
         free_after, _ = torch.cuda.mem_get_info(self._device)
-        pool_growth = torch.cuda.memory_reserved(self._device) - pool_before
+        pool_growth = self._reserved() - reserved_before
         self.pool_bytes += pool_growth
         return CudaGraph(graph, output, max(0, free_before - free_after - pool_growth))
+
+    def _reserved(self) -> int:
+        # A sixth of the time that `torch.cuda.memory_reserved` takes, which makes a flat table first.
+        stats = torch.cuda.memory_stats_as_nested_dict(self._device)
+        return int(stats["reserved_bytes"]["all"]["current"])
 
     def _abandon(self, graph: torch.cuda.CUDAGraph) -> None:
         try:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from rose.kernels.activation import GateActivation, bias_gelu_, gated_mul
+from rose.kernels.cublas_lt import add_product, multiply
 from rose.kernels.descriptor import descriptor, weight_descriptor
 from rose.kernels.invariance import is_batch_invariant
 from rose.kernels.invariant_linear import InvariantActivation, invariant_linear
@@ -61,7 +62,12 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> 
     small = _small_tiling(x, weight, "none")
     if small is not None:
         return run_small_linear(x, weight, bias, "none", small)
-    return F.linear(x, weight, bias)
+    return _plain_linear(x, weight, bias)
+
+
+def _plain_linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    out = multiply(x, weight, bias)
+    return F.linear(x, weight, bias) if out is None else out
 
 
 def linear_into(
@@ -85,6 +91,8 @@ def add_linear_(residual: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -
     """residual + x weightᵀ in place: the GEMM reads the residual while it computes."""
     if is_batch_invariant():
         return invariant_linear(x, weight, residual=residual, out=residual)
+    if add_product(residual, x, weight):
+        return residual
     return residual.addmm_(x, weight.t())
 
 
@@ -104,7 +112,7 @@ def linear_gelu(
             return out
     tiling = choose_tiling(x, weight, "gelu")
     if tiling is None:
-        return bias_gelu_(F.linear(x, weight), bias, tanh=tanh)
+        return bias_gelu_(_plain_linear(x, weight, None), bias, tanh=tanh)
     out = torch.empty(x.shape[0], weight.shape[0], dtype=x.dtype, device=x.device)
     run_fused_linear(x, weight, bias, out, activation, tiling)
     return out
@@ -146,7 +154,7 @@ def linear_gated(
             return run_small_linear(x, gate_up, None, "silu_mul", small)
         tiling = choose_tiling(x, gate_up, "silu_mul")
     if tiling is None:
-        return gated_mul(F.linear(x, gate_up, bias), activation)
+        return gated_mul(_plain_linear(x, gate_up, bias), activation)
     out = torch.empty(x.shape[0], gate_up.shape[0] // 2, dtype=x.dtype, device=x.device)
     run_fused_linear(x, gate_up, gate_up, out, "silu_mul", tiling)
     return out
