@@ -55,7 +55,13 @@ MaxLength = Annotated[
         "Longest sequence in tokens; at most what the model can.", "MAX_LENGTH", metavar="TOKENS"
     ),
 ]
-MaxBatchTokens = Annotated[int, _option("Most tokens of one step.", "MAX_BATCH_TOKENS")]
+MaxBatchTokens = Annotated[
+    int,
+    _option(
+        "Most tokens of one step; on CUDA 1.75 times as many for the rest of an interactive request.",
+        "MAX_BATCH_TOKENS",
+    ),
+]
 MaxBatchSequences = Annotated[int, _option("Most sequences of one step.", "MAX_BATCH_SEQUENCES")]
 Output = Annotated[
     list[str] | None,

@@ -170,6 +170,35 @@ def test_alone_batched_padded_captured_replayed(bench: Any, record_property: Rec
     assert runner.graphs.counters.failed_captures == 0
 
 
+def test_scores_in_other_company_in_float16(bench: Any, record_property: Record) -> None:
+    """Three bits more than bfloat16: eight times closer."""
+    if bench.kind != "score":
+        pytest.skip("vectors are as close in bfloat16")
+    sequences = _sequences(LENGTHS)
+    eager = bench.runner("float16", graph_config=GraphConfig(max_graphs=0))
+    alone = np.concatenate([_rows(eager, [sequence]) for sequence in sequences])
+    difference = _difference(bench, _rows(eager, sequences), alone)
+    record_property("family", bench.family.name)
+    record_property("padded_float16", difference)
+    assert difference <= SAME
+
+
+def test_a_step_larger_than_a_batch(path_bench: Any) -> None:
+    """A request that is a little larger than a batch is one step of up to 28,672 tokens."""
+    lengths = (500,) * 53
+    sequences = _sequences(lengths)
+    eager = path_bench.runner(graph_config=GraphConfig(max_graphs=0))
+    expected = _rows(eager, sequences)
+    runner = path_bench.runner()
+    for _ in range(3):
+        np.testing.assert_array_equal(_rows(runner, sequences), expected)
+    assert runner.graphs.counters.replayed_steps > 0 or not runner.attention.capturable
+    few = _rows(eager, sequences[40:45])
+    of_sequence = _of_sequence(path_bench, expected, lengths)[40:45]
+    limit = SAME_SCORE if path_bench.kind == "score" else SAME
+    assert _difference(path_bench, np.concatenate(of_sequence), few) <= limit
+
+
 def test_float32_on_request(path_bench: Any, record_property: Record) -> None:
     """Full float32 in every GEMM: TF32 would be wrong by 5e-4 in each."""
     expected = _reference_rows(path_bench).astype(np.float64)
