@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,18 +18,13 @@ def descriptor(x: torch.Tensor, tile: list[int]) -> Any:  # noqa: ANN401 - Trito
     return TensorDescriptor.from_tensor(x, tile)
 
 
-def weight_descriptor(
-    weight: torch.Tensor,
-    tile: list[int],
-    make: Callable[[torch.Tensor, list[int]], Any] = descriptor,
-) -> Any:  # noqa: ANN401
+def weight_descriptor(weight: torch.Tensor, tile: list[int]) -> Any:  # noqa: ANN401
     """As `descriptor`, remembered for as long as the tensor lives: for those that do not move."""
     by_tile = _of_weights.get(weight)  # type: ignore[no-untyped-call]
     if by_tile is None:
         by_tile = _of_weights[weight] = {}
-    key = (make, *tile)
-    found = by_tile.get(key)
+    found = by_tile.get(tuple(tile))
     if found is None:
         # Of another tensor of the same memory: holding the weight would keep it alive for ever.
-        found = by_tile[key] = make(weight.detach(), tile)
+        found = by_tile[tuple(tile)] = descriptor(weight.detach(), tile)
     return found

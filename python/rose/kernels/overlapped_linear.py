@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rose.kernels.descriptor import weight_descriptor
 from rose.kernels.invariance import is_batch_invariant
 from rose.kernels.launch import launch
 
@@ -130,7 +129,7 @@ def _launch(
             kernel,
             (min(num_programs, _num_tiles(rows, width)),),
             _descriptor(x, [_ROWS, _DEPTH]),
-            weight_descriptor(weight, [_COLUMNS, _DEPTH], _descriptor),
+            _descriptor(weight, [_COLUMNS, _DEPTH]),
             *arguments,
             rows,
             width=width,

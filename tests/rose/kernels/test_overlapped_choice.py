@@ -70,7 +70,6 @@ def test_what_does_not_compile_is_given_up_and_said_once(
 
     monkeypatch.setattr(overlapped_linear, "launch", launch)
     monkeypatch.setattr(overlapped_linear, "_descriptor", lambda x, block: None)
-    monkeypatch.setattr(overlapped_linear, "weight_descriptor", lambda *_: None)
     x, weight = fake(8192, 1024), fake(4096, 1024)
     assert overlaps(x, weight)
     with caplog.at_level(logging.WARNING):
@@ -89,7 +88,6 @@ def test_a_failing_device_is_no_reason_to_give_up(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(overlapped_linear, "launch", launch)
     monkeypatch.setattr(overlapped_linear, "_descriptor", lambda x, block: None)
-    monkeypatch.setattr(overlapped_linear, "weight_descriptor", lambda *_: None)
     x, weight = fake(8192, 1024), fake(4096, 1024)
     with pytest.raises(RuntimeError, match="illegal memory"):
         overlapped_gelu(x, weight, weight, x, tanh=False)

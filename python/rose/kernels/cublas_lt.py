@@ -1,0 +1,321 @@
+"""Products of many rows by cuBLASLt itself, with kernels that need no workspace.
+
+Given a workspace, as torch gives it, cuBLAS takes kernels for large products that count their tiles
+in it, and clears the counter with a memset before each: 70 memsets in a step of 24 layers, for which
+the device waits, and which make the launch of a graph five times as long. Without one it takes the
+same kernels with a fixed order of tiles. Here a kernel is also looked up once for each shape, not at
+each call. Figures: benches/results/gpu_products.json.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import threading
+import weakref
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+
+logger = logging.getLogger(__name__)
+
+# Few rows may want a sum split over many programs, which needs a workspace.
+_MOST_ROWS_OF_TORCH = 1024
+# Bytes; what cuBLASLt takes for granted of addresses unless it is told otherwise.
+_ALIGNMENT = 256
+# Steps that are not captured are not padded either: of their shapes there is no end.
+_MOST_PLANS = 1024
+
+# From cublasLt.h, cublas_api.h and library_types.h.
+_COMPUTE_32F = 68
+_REAL_32F = 0
+_REAL_TYPES = {torch.float16: 2, torch.bfloat16: 14}
+_TRANSPOSED = 1
+_DESC_TRANSPOSE_A, _DESC_EPILOGUE, _DESC_BIAS_POINTER = 3, 7, 8
+_EPILOGUE_BIAS = 4
+_PREFERENCE_MAX_WORKSPACE_BYTES = 1
+
+
+class _Heuristic(ctypes.Structure):
+    """`cublasLtMatmulHeuristicResult_t`."""
+
+    _fields_ = (
+        ("algorithm", ctypes.c_uint64 * 8),
+        ("workspace_bytes", ctypes.c_size_t),
+        ("status", ctypes.c_int),
+        ("waves", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    )
+
+
+_POINTER, _OUT = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
+_FUNCTIONS: dict[str, list[Any]] = {
+    "cublasLtCreate": [_OUT],
+    "cublasLtMatmulDescCreate": [_OUT, ctypes.c_int, ctypes.c_int],
+    "cublasLtMatmulDescDestroy": [_POINTER],
+    "cublasLtMatmulDescSetAttribute": [_POINTER, ctypes.c_int, _POINTER, ctypes.c_size_t],
+    "cublasLtMatrixLayoutCreate": [
+        _OUT,
+        ctypes.c_int,
+        ctypes.c_uint64,
+        ctypes.c_uint64,
+        ctypes.c_int64,
+    ],
+    "cublasLtMatrixLayoutDestroy": [_POINTER],
+    "cublasLtMatmulPreferenceCreate": [_OUT],
+    "cublasLtMatmulPreferenceDestroy": [_POINTER],
+    "cublasLtMatmulPreferenceSetAttribute": [_POINTER, ctypes.c_int, _POINTER, ctypes.c_size_t],
+    "cublasLtMatmulAlgoGetHeuristic": [
+        *[_POINTER] * 7,
+        ctypes.c_int,
+        ctypes.POINTER(_Heuristic),
+        ctypes.POINTER(ctypes.c_int),
+    ],
+    "cublasLtMatmul": [*[_POINTER] * 14, ctypes.c_size_t, _POINTER],
+}
+_ONE, _ZERO = ctypes.c_float(1.0), ctypes.c_float(0.0)
+
+
+class CublasLtError(RuntimeError):
+    """A function of the library failed."""
+
+
+class Product(NamedTuple):
+    """What a kernel is chosen by: out [rows, width] = x [rows, depth] weight [width, depth]ᵀ."""
+
+    dtype: torch.dtype
+    rows: int
+    width: int
+    depth: int
+    has_bias: bool
+    """Adds one row to all."""
+    adds: bool
+    """Adds to what is in `out`."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class _Plan:
+    """Handles of a product's descriptions, and the kernel."""
+
+    operation: int
+    weight: int
+    x: int
+    out: int
+    kernel: _Heuristic
+
+
+def multiply(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+) -> torch.Tensor | None:
+    """x weightᵀ + bias, [rows, width]; None where that is left to torch."""
+    if x.shape[0] <= _MOST_ROWS_OF_TORCH or not _suits(x, weight):
+        return None
+    if bias is not None and not _is_plain(bias, x.dtype):
+        return None
+    out = torch.empty(x.shape[0], weight.shape[0], dtype=x.dtype, device=x.device)
+    return out if _run(x, weight, out, bias, adds=False) else None
+
+
+def add_product(residual: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> bool:
+    """residual [rows, width] += x weightᵀ; False, and nothing done, where that is left to torch."""
+    if x.shape[0] <= _MOST_ROWS_OF_TORCH or not _suits(x, weight):
+        return False
+    return _is_plain(residual, x.dtype) and _run(x, weight, residual, None, adds=True)
+
+
+def _suits(x: torch.Tensor, weight: torch.Tensor) -> bool:
+    if not x.is_cuda or x.dtype not in _REAL_TYPES:
+        return False
+    return _is_plain(x, x.dtype) and _is_plain(weight, x.dtype)
+
+
+def _is_plain(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
+    aligned = tensor.data_ptr() % _ALIGNMENT == 0 and tensor.shape[-1] % 8 == 0
+    return aligned and tensor.dtype == dtype and tensor.is_contiguous()
+
+
+def _run(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    out: torch.Tensor,
+    bias: torch.Tensor | None,
+    *,
+    adds: bool,
+) -> bool:
+    device = x.get_device()
+    library = _of_device(device)
+    if library is None:
+        return False
+    (rows, depth), width = x.shape, weight.shape[0]
+    product = Product(x.dtype, rows, width, depth, bias is not None, adds)
+    try:
+        return library.run(
+            product,
+            x.data_ptr(),
+            weight.data_ptr(),
+            out.data_ptr(),
+            0 if bias is None else bias.data_ptr(),
+            torch._C._cuda_getCurrentRawStream(device),
+        )
+    except CublasLtError as error:
+        library.give_up(error)
+        return False
+
+
+@cache
+def _of_device(device: int) -> CublasLt | None:
+    """The library, with a handle for a device; None where it is not there."""
+    version = torch.version.cuda
+    if version is None:
+        return None
+    try:
+        library = open_library(f"libcublasLt.so.{version.split('.')[0]}")
+        with torch.cuda.device(device):
+            return CublasLt(library)
+    except (OSError, AttributeError, CublasLtError) as error:
+        logger.info("matrix products are torch's: %s", error)
+        return None
+
+
+def open_library(name: str) -> Any:  # noqa: ANN401 - a library, or what stands in for one
+    """The library, which torch has loaded.
+
+    Raises:
+        OSError: there is none.
+        AttributeError: it lacks a function.
+    """
+    library = ctypes.CDLL(name)
+    for function_name, arguments in _FUNCTIONS.items():
+        function = getattr(library, function_name)
+        function.argtypes, function.restype = arguments, ctypes.c_int
+    return library
+
+
+class CublasLt:
+    """Products on one device, from any thread. Addresses, handles and streams are integers."""
+
+    def __init__(self, library: Any) -> None:  # noqa: ANN401
+        """A handle for the current device.
+
+        Raises:
+            CublasLtError: the library failed.
+        """
+        self._library = library
+        self._lock = threading.Lock()
+        self._plans: dict[Product, _Plan | None] = {}
+        self._works = True
+        self._handle = self._create("cublasLtCreate")
+
+    def run(self, product: Product, x: int, weight: int, out: int, bias: int, stream: int) -> bool:
+        """Launches a product; False, and nothing done, where there is no kernel for it.
+
+        Raises:
+            CublasLtError: the library failed.
+        """
+        # A bias is part of the description, which all layers of a shape share.
+        with self._lock:
+            if not self._works:
+                return False
+            plan = self._plan(product, bias)
+            if plan is None:
+                return False
+            if product.has_bias:
+                self._set_bias(plan.operation, bias)
+            beta = _ONE if product.adds else _ZERO
+            self._call(
+                "cublasLtMatmul",
+                self._handle,
+                plan.operation,
+                ctypes.addressof(_ONE),
+                weight,
+                plan.weight,
+                x,
+                plan.x,
+                ctypes.addressof(beta),
+                out,
+                plan.out,
+                out,
+                plan.out,
+                ctypes.addressof(plan.kernel),
+                None,
+                0,
+                stream,
+            )
+        return True
+
+    def give_up(self, error: CublasLtError) -> None:
+        """Leaves all products to torch from now on, which knows what to say of a broken device."""
+        if self._works:
+            self._works = False
+            logger.warning("matrix products are torch's from now on: %s", error)
+
+    def _plan(self, product: Product, bias: int) -> _Plan | None:
+        if product not in self._plans:
+            if len(self._plans) >= _MOST_PLANS:
+                del self._plans[next(iter(self._plans))]
+            self._plans[product] = self._make_plan(product, bias)
+        return self._plans[product]
+
+    def _make_plan(self, product: Product, bias: int) -> _Plan | None:
+        """None where the library has no kernel.
+
+        The library's matrices are stored by columns: what it multiplies is the transposed product,
+        outᵀ [width, rows] = weight xᵀ.
+        """
+        operation = self._create("cublasLtMatmulDescCreate", _COMPUTE_32F, _REAL_32F)
+        self._set("MatmulDesc", operation, _DESC_TRANSPOSE_A, ctypes.c_int32(_TRANSPOSED))
+        if product.has_bias:
+            self._set("MatmulDesc", operation, _DESC_EPILOGUE, ctypes.c_uint32(_EPILOGUE_BIAS))
+            self._set_bias(operation, bias)
+        real, rows = _REAL_TYPES[product.dtype], product.rows
+        width, depth = product.width, product.depth
+        layouts = [
+            self._create("cublasLtMatrixLayoutCreate", real, *shape)
+            for shape in ((depth, width, depth), (depth, rows, depth), (width, rows, width))
+        ]
+        kernel = self._choose_kernel(operation, layouts)
+        if kernel is None:
+            self._destroy(operation, layouts)
+            return None
+        plan = _Plan(operation, layouts[0], layouts[1], layouts[2], kernel)
+        weakref.finalize(plan, self._destroy, operation, layouts).atexit = False
+        return plan
+
+    def _choose_kernel(self, operation: int, layouts: list[int]) -> _Heuristic | None:
+        weight, x, out = layouts
+        preference = self._create("cublasLtMatmulPreferenceCreate")
+        found, kernel = ctypes.c_int(0), _Heuristic()
+        try:
+            limit = ctypes.c_size_t(0)
+            self._set("MatmulPreference", preference, _PREFERENCE_MAX_WORKSPACE_BYTES, limit)
+            status = self._library.cublasLtMatmulAlgoGetHeuristic(
+                self._handle, operation, weight, x, out, out, preference, 1,
+                ctypes.byref(kernel), ctypes.byref(found),
+            )  # fmt: skip
+        finally:
+            self._library.cublasLtMatmulPreferenceDestroy(preference)
+        return kernel if status == 0 and found.value > 0 and kernel.status == 0 else None
+
+    def _set_bias(self, operation: int, bias: int) -> None:
+        self._set("MatmulDesc", operation, _DESC_BIAS_POINTER, ctypes.c_void_p(bias))
+
+    def _destroy(self, operation: int, layouts: list[int]) -> None:
+        self._library.cublasLtMatmulDescDestroy(operation)
+        for layout in layouts:
+            self._library.cublasLtMatrixLayoutDestroy(layout)
+
+    def _create(self, function: str, *arguments: int) -> int:
+        handle = ctypes.c_void_p()
+        self._call(function, ctypes.byref(handle), *arguments)
+        return handle.value or 0
+
+    def _set(self, kind: str, handle: int, attribute: int, value: Any) -> None:  # noqa: ANN401
+        size = ctypes.sizeof(value)
+        self._call(f"cublasLt{kind}SetAttribute", handle, attribute, ctypes.addressof(value), size)
+
+    def _call(self, function: str, *arguments: Any) -> None:  # noqa: ANN401
+        status = getattr(self._library, function)(*arguments)
+        if status:
+            raise CublasLtError(f"{function}: status {status}")
