@@ -61,8 +61,12 @@ def measure(runner: CudaRunner, sequences: int, length: int) -> dict[str, Any]:
     def step(slot: InputSlot) -> Any:
         return runner.step_slot(slot, tokens, sequences, length, *shape)
 
+    counters = runner.graphs.counters
+    before = replace(counters)
     for _ in range(4):
         step(slots[0]).wait()
+    captures = counters.captures - before.captures
+    capture_ms = (counters.capture_seconds - before.capture_seconds) * 1e3
     repeats = 300 if tokens <= 4096 else 40
     walls, calls = [], []
     for index in range(repeats):
@@ -88,6 +92,8 @@ def measure(runner: CudaRunner, sequences: int, length: int) -> dict[str, Any]:
         "model_ms": percentiles(model_ms),
         "step_ms": percentiles(walls),
         "call_us": percentiles(calls),
+        # None where a shape before has the same graph, or it runs eagerly.
+        "capture_ms": round(capture_ms, 2) if captures else None,
         "two_in_flight_ms": round(two_in_flight, 4),
         "ktok_per_s": round(tokens / median, 1),
         "ktok_per_s_two_in_flight": round(tokens / two_in_flight, 1),
@@ -188,9 +194,9 @@ def main() -> None:
         counters = runner.graphs.counters
         captures = counters.captures - at_start.captures
         if captures:
-            seconds = counters.capture_seconds - at_start.capture_seconds
+            times = [shape["capture_ms"] for shape in entry["shapes"] if shape["capture_ms"]]
             graph_bytes = counters.graph_bytes - at_start.graph_bytes
-            entry["capture_ms"] = round(seconds * 1e3 / captures, 2)
+            entry["capture_ms"] = {"p50": statistics.median(times), "most": max(times)}
             entry["graph_mib"] = round(graph_bytes / captures / 2**20, 2)
             entry["captures"] = captures
             entry["failed_captures"] = counters.failed_captures

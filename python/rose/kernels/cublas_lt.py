@@ -2,7 +2,7 @@
 
 Given a workspace, as torch gives it, cuBLAS takes kernels for large products that count their tiles
 in it, and clears the counter with a memset before each: 70 memsets in a step of 24 layers, for which
-the device waits, and which make the launch of a graph five times as long. Without one it takes the
+the device waits, and which make the launch of a graph eight times as long. Without one it takes the
 same kernels with a fixed order of tiles. Here a kernel is also looked up once for each shape, not at
 each call. Figures: benches/results/gpu_products.json.
 """
