@@ -8,6 +8,7 @@ pub mod engine;
 pub mod error;
 pub mod job;
 pub mod lazy_tensor;
+pub mod load;
 pub mod sequence;
 
 pub mod dispatch;

@@ -9,7 +9,7 @@ use metrics::{
 use tonic::Code;
 use tulip_proto::code_name;
 
-use crate::dispatch::Load;
+use crate::load::Load;
 use crate::step_metrics::{
     GRAPH_BYTES, GRAPH_CAPTURE_FAILURES, GRAPH_CAPTURE_SECONDS, GRAPH_CAPTURES, GRAPH_STEPS,
     PADDING_TOKENS, STEP_FAILURES, STEP_SECONDS, STEP_SEQUENCES, STEP_TOKENS,

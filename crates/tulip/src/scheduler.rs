@@ -178,7 +178,7 @@ impl Scheduler {
             return false;
         }
         let rest = || job.sequences[next..].iter().map(|s| s.num_tokens());
-        let max_cost = config.max_batch_cost as u128 * config.max_whole_request_tokens as u128
+        let max_cost = u128::from(config.max_batch_cost) * config.max_whole_request_tokens as u128
             / config.max_batch_tokens as u128;
         rest().sum::<usize>() <= config.max_whole_request_tokens
             && rest()
