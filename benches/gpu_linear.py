@@ -20,9 +20,10 @@ import torch.nn.functional as F
 from gpu_attention import graph_us
 from rose.attention.base import AttentionShape
 from rose.kernels.activation import bias_gelu_, gated_mul
-from rose.kernels.linear import Tiling, run_fused_linear
+from rose.kernels.linear import Tiling, choose_tiling, run_fused_linear
 from rose.kernels.overlapped_linear import overlapped_gelu, overlapped_rotation, overlaps
 from rose.kernels.rope import HeadRotation, RopeTable, qk_norm_rope_
+from rose.kernels.small_linear import choose_small_tiling
 
 LAYERS = (("gelu", 4096, 1024), ("silu_mul", 6144, 1024))
 TILINGS = (
@@ -49,6 +50,23 @@ def tensors(activation: str, rows: int, width: int, depth: int) -> tuple[torch.T
     out_width = width // 2 if activation == "silu_mul" else width
     out = torch.empty(rows, out_width, dtype=torch.bfloat16, device="cuda")
     return random(rows, depth), random(width, depth) * 0.03, random(width), out
+
+
+def chosen(x: torch.Tensor, weight: torch.Tensor, activation: Any) -> str:
+    """Which of them `rose.kernels.linear` takes."""
+    if choose_small_tiling(x.shape[0], *weight.shape, activation) is not None:
+        return "small_linear"
+    if activation == "gelu" and x.shape[0] > 2048 and overlaps(x, weight):
+        return "overlapped"
+    tiling = choose_tiling(x, weight, activation)
+    return "separate" if tiling is None else name_of(tiling)
+
+
+def name_of(tiling: Tiling) -> str:
+    return (
+        f"{tiling.rows}x{tiling.columns}x{tiling.depth} "
+        f"w{tiling.num_warps} s{tiling.num_stages} p{tiling.per_multiprocessor}"
+    )
 
 
 def compile_one(task: tuple[str, int, int, Tiling]) -> str:
@@ -103,18 +121,16 @@ def main() -> None:
                 except Exception:
                     continue
                 error = ((out.float() - expected).norm() / expected.norm()).item()
-                name = (
-                    f"{tiling.rows}x{tiling.columns}x{tiling.depth} "
-                    f"w{tiling.num_warps} s{tiling.num_stages} p{tiling.per_multiprocessor}"
+                row[name_of(tiling)] = (
+                    graph_us(fused, 20) if error < 5e-3 else f"wrong by {error:.1e}"
                 )
-                row[name] = graph_us(fused, 20) if error < 5e-3 else f"wrong by {error:.1e}"
             if activation == "gelu":
 
                 def overlapped() -> None:
                     overlapped_gelu(x, weight, bias, out, tanh=False)
 
                 row["overlapped"] = graph_us(overlapped, 20)
-                row["chosen"] = "overlapped" if rows > 2048 and overlaps(x, weight) else "tiling"
+            row["chosen"] = chosen(x, weight, activation)
             report["us"][f"{activation} {rows}x{width}x{depth}"] = row
             print(activation, rows, row, flush=True)
     measure_rotation(report)

@@ -27,7 +27,7 @@ pub enum ServeError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The port is taken, or the address is not ours.
-    #[error("http_address={address}: {source}")]
+    #[error("http_address: cannot listen on {address}: {source}")]
     Bind {
         /// As given.
         address: SocketAddr,

@@ -88,4 +88,5 @@ def _download(hub_id: str, revision: str | None) -> Path:
         raise ModelLoadError(f"{hub_id!r} has no revision {revision!r} on the hub") from error
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = reason.removeprefix("Got: ")
         raise ModelLoadError(f"{here}, and the hub cannot be reached: {reason}") from error

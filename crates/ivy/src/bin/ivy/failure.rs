@@ -43,9 +43,10 @@ impl From<ServeError> for Failure {
     fn from(error: ServeError) -> Self {
         match error {
             ServeError::Config(error) => error.into(),
-            ServeError::Bind { address, source } => {
-                Self::of_option("http-address", format!("{address}: {source}"))
-            }
+            ServeError::Bind { address, source } => Self::of_option(
+                "http-address",
+                format!("cannot listen on {address}: {source}"),
+            ),
             ServeError::Threads { threads, source } => {
                 Self::of_option("tokenizer-threads", format!("{threads}: {source}"))
             }
