@@ -193,7 +193,7 @@ impl Batch {
         });
         self.num_tokens += num_tokens;
         self.max_seqlen = self.max_seqlen.max(num_tokens);
-        self.cost += cost;
+        self.cost = self.cost.saturating_add(cost);
     }
 
     /// Hands each row to its job.

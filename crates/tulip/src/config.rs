@@ -47,6 +47,15 @@ impl Default for SchedulerConfig {
     }
 }
 
+impl SchedulerConfig {
+    /// Cost of the largest step that is no single sequence, in token equivalents.
+    pub(crate) fn max_step_cost(&self) -> u64 {
+        let whole = self.max_whole_request_tokens.max(self.max_batch_tokens) as u128;
+        let cost = u128::from(self.max_batch_cost) * whole / self.max_batch_tokens.max(1) as u128;
+        u64::try_from(cost).unwrap_or(u64::MAX)
+    }
+}
+
 /// Options of the gRPC server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerConfig {

@@ -161,7 +161,7 @@ impl Scheduler {
     /// Whether one more sequence fits. A sequence above the budget runs alone.
     fn fits(&self, batch: &Batch, num_tokens: usize, cost: u64) -> bool {
         batch.num_sequences() == 0
-            || (batch.cost() + cost <= self.config.max_batch_cost
+            || (batch.cost().saturating_add(cost) <= self.config.max_batch_cost
                 && batch.num_tokens() + num_tokens <= self.config.max_batch_tokens
                 && batch.num_sequences() < self.config.max_batch_sequences)
     }
@@ -177,14 +177,13 @@ impl Scheduler {
         {
             return false;
         }
-        let rest = || job.sequences[next..].iter().map(|s| s.num_tokens());
-        let max_cost = u128::from(config.max_batch_cost) * config.max_whole_request_tokens as u128
-            / config.max_batch_tokens as u128;
-        rest().sum::<usize>() <= config.max_whole_request_tokens
-            && rest()
-                .map(|tokens| u128::from(config.cost.sequence(tokens)))
-                .sum::<u128>()
-                <= max_cost
+        let (mut tokens, mut cost) = (0_usize, 0_u64);
+        // Ends early for a rest that is far too large.
+        job.sequences[next..].iter().all(|sequence| {
+            tokens = tokens.saturating_add(sequence.num_tokens());
+            cost = cost.saturating_add(config.cost.sequence(sequence.num_tokens()));
+            tokens <= config.max_whole_request_tokens && cost <= config.max_step_cost()
+        })
     }
 
     /// Which lane runs next: interactive, unless bulk is owed a step.
@@ -197,7 +196,8 @@ impl Scheduler {
             (false, Some(_)) => Some(Priority::Bulk),
             (true, Some((job, next))) => {
                 let cost = self.config.cost.sequence(job.sequences[next].num_tokens());
-                let owed = self.bulk_credit >= cost as f64;
+                // What runs alone may cost more than can be owed.
+                let owed = self.bulk_credit >= (cost as f64).min(self.max_bulk_credit());
                 Some(if owed {
                     Priority::Bulk
                 } else {
@@ -214,13 +214,16 @@ impl Scheduler {
             _ if self.bulk.is_empty() => self.bulk_credit = 0.0,
             Priority::Interactive => {
                 let earned = cost as f64 * share / (1.0 - share).max(0.01);
-                // One batch at the most: no burst after a long wait.
-                self.bulk_credit =
-                    (self.bulk_credit + earned).min(self.config.max_batch_cost as f64);
+                self.bulk_credit = (self.bulk_credit + earned).min(self.max_bulk_credit());
             }
             Priority::Bulk if self.interactive.is_empty() => {}
             Priority::Bulk => self.bulk_credit -= cost as f64,
         }
+    }
+
+    /// What bulk is owed at the most: a step, so that there is no burst after a long wait.
+    fn max_bulk_credit(&self) -> f64 {
+        self.config.max_step_cost() as f64
     }
 
     /// The first job of a lane that is still wanted, and its next sequence. Drops those before it.

@@ -250,6 +250,54 @@ fn interactive_goes_first_and_bulk_keeps_its_share() {
 }
 
 #[test]
+fn bulk_keeps_its_share_beside_requests_that_stay_whole() {
+    let mut scheduler = Scheduler::new(SchedulerConfig {
+        max_whole_request_tokens: 175,
+        bulk_share: 0.45,
+        ..config(100, 1 << 40)
+    });
+    let _bulk = submit(&mut scheduler, Priority::Bulk, &[10; 4000]);
+    let _interactive: Vec<_> = (0..200)
+        .map(|_| submit(&mut scheduler, Priority::Interactive, &[17; 10]))
+        .collect();
+    let now = Instant::now();
+    let (mut bulk, mut all) = (0, 0);
+    for _ in 0..150 {
+        let batch = scheduler.next_batch(now).unwrap();
+        let tokens = batch.num_tokens();
+        all += tokens;
+        bulk += tokens * usize::from(tokens == 100);
+    }
+    let share = bulk as f64 / all as f64;
+    assert!((0.43..=0.47).contains(&share), "bulk got {share}, not 0.45");
+}
+
+#[test]
+fn a_bulk_sequence_above_the_budget_has_its_turn() {
+    let mut scheduler = Scheduler::new(config(10, 100_000));
+    let _bulk = submit(&mut scheduler, Priority::Bulk, &[11]);
+    let _interactive = submit(&mut scheduler, Priority::Interactive, &[9; 100]);
+    let now = Instant::now();
+    let at = (0..80).position(|_| scheduler.next_batch(now).unwrap().num_tokens() == 11);
+    assert!(at.is_some(), "it never ran");
+}
+
+#[test]
+fn absurd_costs_are_no_overflow() {
+    let mut scheduler = Scheduler::new(SchedulerConfig {
+        max_batch_cost: u64::MAX,
+        max_whole_request_tokens: usize::MAX,
+        cost: CostModel { attention: 1e300 },
+        ..config(10, 1000)
+    });
+    let _a = submit(&mut scheduler, Priority::Interactive, &[4, 4, 4, 4]);
+    let seen: usize = std::iter::from_fn(|| scheduler.next_batch(Instant::now()))
+        .map(|batch| batch.num_sequences())
+        .sum();
+    assert_eq!(seen, 4);
+}
+
+#[test]
 fn bulk_alone_does_not_run_into_debt() {
     let mut scheduler = Scheduler::new(config(10, 100_000));
     let _bulk = submit(&mut scheduler, Priority::Bulk, &[10; 100]);

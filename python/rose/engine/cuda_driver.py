@@ -7,9 +7,12 @@ that takes 20 µs in a loop then takes 150, and the device idles meanwhile.
 from __future__ import annotations
 
 import ctypes
+import logging
 from typing import Any
 
 from rose.errors import DeviceError
+
+logger = logging.getLogger(__name__)
 
 _OUT_OF_MEMORY = 2
 _FUNCTIONS: dict[str, list[Any]] = {
@@ -35,6 +38,15 @@ def open_driver() -> Any:  # noqa: ANN401 - a library, or what stands in for one
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, ctypes.c_int
     return library
+
+
+def driver_of(stream: int) -> CudaDriver | None:
+    """What enqueues on a stream of this thread's context; None where only torch can."""
+    try:
+        return CudaDriver(open_driver(), stream)
+    except (OSError, AttributeError, DeviceError) as error:
+        logger.info("replayed steps are launched by torch: %s", error)
+        return None
 
 
 class CudaDriver:

@@ -6,24 +6,25 @@ import logging
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 
 from rose.attention import make_attention
 from rose.config import BatchLayout, EngineConfig, ModelInfo
-from rose.engine.cuda_driver import CudaDriver, open_driver
+from rose.engine.cuda_driver import driver_of
+from rose.engine.first_steps import Shape, StepLimits, is_of_memory
 from rose.engine.input_slot import InputSlot
 from rose.engine.output_ring import DeviceEvent, OutputRing, OutputSlot, PendingTensor
 from rose.engine.own_stream import OwnStream
 from rose.engine.step_times import StepTimes
-from rose.engine.synthetic_batch import fill_with_equal_lengths, powers_of_two
+from rose.engine.synthetic_batch import fill_with_equal_lengths
 from rose.errors import BatchError, DeviceError
 from rose.forward_batch import ForwardBatch
 from rose.graphs.config import GraphConfig, sequence_tiers, token_buckets
 from rose.graphs.cuda_graph import GraphCapture
 from rose.graphs.graph_runner import GraphKey, GraphRunner, StepKind
 from rose.kernels.invariance import batch_invariant
-from rose.kernels.linear import row_limits
 from rose.models.base import Model
 
 logger = logging.getLogger(__name__)
@@ -34,8 +35,8 @@ _OUTPUT_SLOTS = 4
 _VALUE_BYTES = 4
 # Eager batches whose sizes differ by less share a predicted time.
 _EAGER_TIME_STEP = 512
-# A batch of this many tokens takes the paths of large batches.
-_MANY_TOKENS = 1024
+# With fewer graphs all of them are left to traffic.
+_MANY_GRAPHS = 16
 # Values of an output, 16 MiB, up to which every graph keeps one of its own. Wider ones (rows of tokens,
 # rows as wide as a vocabulary) would add up to more than the models themselves.
 _LARGEST_OWN_OUTPUT = 1 << 22
@@ -43,8 +44,6 @@ _LARGEST_OWN_OUTPUT = 1 << 22
 _LARGEST_FIRST_SLOT = 1 << 24
 # A request of that many batches or fewer is one step: it is faster (gpu_whole_request.json).
 _WHOLE_REQUEST_BATCHES = 1.75
-# Longest sequences between which `auto` chooses attention.
-_LENGTHS = (32, 64, 128, 256, 512)
 
 
 class CudaRunner:
@@ -96,7 +95,13 @@ class CudaRunner:
         torch.cuda.synchronize(self.device)
         self._width = model.output_width
         self._max_sequences = config.max_batch_sequences
-        self._max_tokens = max(self.layout.max_whole_request_tokens, info.max_sequence_tokens)
+        self._limits = StepLimits(
+            batch_tokens=config.max_batch_tokens,
+            whole_request_tokens=self.layout.max_whole_request_tokens,
+            max_sequences=config.max_batch_sequences,
+            max_sequence_tokens=info.max_sequence_tokens,
+            max_positions=backbone.max_positions,
+        )
         self._staging = torch.zeros(0, dtype=torch.int32, device=self.device)
         self._staging_address = 0
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
@@ -104,13 +109,13 @@ class CudaRunner:
         self._first_value = torch.zeros(1, dtype=torch.int32, device=self.device)
         most_rows = self._max_sequences + 1
         if self.layout.token_rows:
-            most_rows = self._max_tokens
+            most_rows = self._limits.max_tokens
         first_values = min(most_rows * self._width, _LARGEST_FIRST_SLOT)
         slots = [self._make_output_slot(first_values) for _ in range(_OUTPUT_SLOTS)]
         self._ring = OutputRing(slots, self._make_output_slot)
         self._shared_output = self._make_shared_output()
         with torch.cuda.device(self.device):
-            self.driver = _open_driver(self.stream.cuda_stream)
+            self.driver = driver_of(self.stream.cuda_stream)
             """None where torch launches everything."""
             self.capture = GraphCapture(self.device)
             self.graphs: GraphRunner[torch.Tensor] = GraphRunner(self.capture, graph_config)
@@ -227,75 +232,74 @@ class CudaRunner:
         return pending
 
     def compile_kernels(self) -> None:
-        """Runs each kernel variant that traffic can reach once, so that no step waits for a compiler."""
+        """Runs each kernel variant that traffic can reach once, so that no step waits for a compiler.
+
+        First the largest step: where the device's memory is too small for it, requests are split.
+        """
         started = time.perf_counter()
-        # Sizes choose the kernels of linear layers, lengths those of attention.
-        limits = row_limits()
-        shapes = [(tokens, 1, tokens) for tokens in (1, *limits, limits[-1] + 1)]
-        shapes += [(_MANY_TOKENS, _MANY_TOKENS // longest, longest) for longest in _LENGTHS]
-        # Slots size the kernel that schedules attention.
-        tiers = self.layout.sequence_tiers
-        if not tiers and self.attention.capturable:
-            tiers = powers_of_two(self._max_sequences)
-        shapes += [(max(_MANY_TOKENS, 2 * slots), slots - 1, _MANY_TOKENS) for slots in tiers]
-        largest = self._largest_captured()
+        capturable = self.attention.capturable
+        shapes = self._limits.of_each_kernel(self.layout, capturable=capturable)
+        largest = self._limits.largest(self.layout.max_whole_request_tokens)
         # At once: the first graph makes the addresses final.
         self._reserve(max(self._synthetic_len(*shape[:2]) for shape in (*shapes, largest)))
-        for shape in shapes:
-            self._run_synthetic(*shape)
-        self._capture_largest(*largest)
+        if not self._fits(largest, captured=False):
+            self.layout = replace(self.layout, max_whole_request_tokens=0)
+            self._limits = self._limits.without_whole_requests()
+            largest = self._limits.largest(self._limits.batch_tokens)
+        with self.graphs.paused():
+            for shape in shapes:
+                self._run_synthetic(*shape)
+        buckets = self.layout.token_buckets
+        if buckets and self.graphs.config.max_graphs >= _MANY_GRAPHS:
+            # It takes the memory that all graphs share, so that no later capture asks for more.
+            self._fits(self._limits.largest(min(largest[0], buckets[-1])), captured=True)
         logger.info("kernels are ready after %.1f s", time.perf_counter() - started)
 
-    def _largest_captured(self) -> tuple[int, int, int]:
-        """Tokens, sequences and longest sequence of the largest step that is captured."""
-        buckets = self.layout.token_buckets
-        tokens = min(buckets[-1] if buckets else 1, self._max_tokens)
-        return tokens, -(-tokens // _MANY_TOKENS), min(tokens, _MANY_TOKENS)
-
-    def _capture_largest(self, tokens: int, sequences: int, longest: int) -> None:
-        """Takes the memory that all graphs share, so that no capture has to ask for more."""
-        if not self.layout.token_buckets or not self.graphs.config.max_graphs:
-            return
+    def _fits(self, shape: Shape, *, captured: bool) -> bool:
+        """Runs a step, and says whether the device has the memory for it."""
         try:
-            for _ in range(self.graphs.config.capture_after + 1):
-                self._run_synthetic(tokens, sequences, longest)
-        except torch.OutOfMemoryError as error:
+            if captured:
+                self._run_and_capture(shape)
+            else:
+                with self.graphs.paused():
+                    self._run_synthetic(*shape)
+        except (RuntimeError, DeviceError) as error:
+            if not is_of_memory(error):
+                raise
             logger.warning(
-                "a step of %d tokens does not fit into the device's memory, a lower max_batch_tokens "
-                "or graph_max_tokens would: %s",
-                tokens,
+                "the device's memory is too small for a step of %d tokens, lower max_batch_tokens: %s",
+                shape[0],
                 error,
             )
+            return False
+        return True
 
-    def warm_up(self, shapes: Iterable[tuple[int, int, int]]) -> None:
+    def warm_up(self, shapes: Iterable[Shape]) -> None:
         """Runs and captures shapes (tokens, sequences, longest) ahead of traffic.
 
         Waits for the device: for use before the server is ready, not between steps.
         """
         started = time.perf_counter()
         for shape in shapes:
-            for _ in range(self.graphs.config.capture_after + 1):
-                self._run_synthetic(*shape)
+            self._run_and_capture(shape)
         logger.info(
             "warmed up in %.1f s, %d graphs", time.perf_counter() - started, len(self.graphs)
         )
 
+    def _run_and_capture(self, shape: Shape) -> None:
+        for _ in range(self.graphs.config.capture_after + 1):
+            self._run_synthetic(*shape)
+
     def _run_synthetic(self, tokens: int, sequences: int, longest: int) -> None:
-        tokens, sequences = self._legal_counts(tokens, sequences)
+        tokens, sequences = self._limits.legal(tokens, sequences)
         padded_tokens, padded_sequences = self.layout.padded_shape(tokens, sequences)
         slot = self.make_slot(self.layout.buffer_len(padded_tokens, padded_sequences))
         fill_with_equal_lengths(slot.buffer.numpy(), self.layout, tokens, sequences)
         self.step_slot(slot, tokens, sequences, longest, padded_tokens, padded_sequences).wait()
 
     def _synthetic_len(self, tokens: int, sequences: int) -> int:
-        shape = self.layout.padded_shape(*self._legal_counts(tokens, sequences))
+        shape = self.layout.padded_shape(*self._limits.legal(tokens, sequences))
         return self.layout.buffer_len(*shape)
-
-    def _legal_counts(self, tokens: int, sequences: int) -> tuple[int, int]:
-        """No more tokens than a step may have, and none beyond the model's table of positions."""
-        tokens = min(tokens, self._max_tokens)
-        sequences = min(sequences, tokens)
-        return tokens, max(sequences, -(-tokens // self.model.backbone.max_positions))
 
     def _run(
         self, key: GraphKey, batch: ForwardBatch, slot: InputSlot, num_rows: int, output: OutputSlot
@@ -357,7 +361,8 @@ class CudaRunner:
         """Where graphs leave their rows, if those are too many for each to keep its own."""
         if not self.layout.token_buckets:
             return None
-        most_tokens = self.layout.token_buckets[-1]
+        most_tokens, _ = self.layout.padded_shape(self._limits.max_tokens, 1)
+        most_tokens = min(most_tokens, self.layout.token_buckets[-1])
         rows = most_tokens if self.layout.token_rows else self._max_sequences + 1
         if rows * self._width <= _LARGEST_OWN_OUTPUT:
             return None
@@ -376,14 +381,6 @@ class CudaRunner:
             return
         key, slot.timed_as = slot.timed_as, None
         self._times.note(key, slot.start.elapsed_time(slot.end))
-
-
-def _open_driver(stream: int) -> CudaDriver | None:
-    try:
-        return CudaDriver(open_driver(), stream)
-    except (OSError, AttributeError, DeviceError) as error:
-        logger.info("replayed steps are launched by torch: %s", error)
-        return None
 
 
 def _pinned(num_values: int) -> torch.Tensor:

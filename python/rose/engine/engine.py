@@ -80,7 +80,6 @@ class Engine:
         measure = self.load_phases.measure
         with measure("runner"):
             self.runner = _make_runner(model, info, config)
-        self.info = replace(info, layout=self.runner.layout)
         capacity = slot_capacity(
             self.runner.layout,
             max(config.max_batch_tokens, self.runner.layout.max_whole_request_tokens),
@@ -94,6 +93,8 @@ class Engine:
         self.graph_counters = self.runner.graph_counters
         with measure("kernels"):
             self.runner.compile_kernels()
+        # It says how large a step may be, now that the largest has been tried.
+        self.info = replace(info, layout=self.runner.layout)
         with measure("warm-up"):
             self.runner.warm_up((tokens, 1, tokens) for tokens in config.warmup_tokens)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
@@ -89,6 +90,16 @@ class GraphRunner(Generic[Result]):
         self._graphs: dict[GraphKey, CapturedGraph[Result]] = {}
         self._eager_runs: dict[GraphKey, int] = {}
         self._never: set[GraphKey] = set()
+        self._paused = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, shapes that have no graph run eagerly, and it does not count that they did."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
 
     def __len__(self) -> int:
         return len(self._graphs)
@@ -117,7 +128,7 @@ class GraphRunner(Generic[Result]):
 
     def _wants_capture(self, key: GraphKey) -> bool:
         full = len(self._graphs) >= self.config.max_graphs
-        if full or key.tokens > self.config.max_tokens or key in self._never:
+        if self._paused or full or key.tokens > self.config.max_tokens or key in self._never:
             return False
         runs = self._eager_runs.get(key, 0)
         if runs >= self.config.capture_after:

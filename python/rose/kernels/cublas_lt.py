@@ -36,6 +36,9 @@ _TRANSPOSED = 1
 _DESC_TRANSPOSE_A, _DESC_EPILOGUE, _DESC_BIAS_POINTER = 3, 7, 8
 _EPILOGUE_BIAS = 4
 _PREFERENCE_MAX_WORKSPACE_BYTES = 1
+_LAUNCH = "cublasLtMatmul"
+# Invalid value, not supported: nothing was launched, and another shape may be.
+_REFUSALS = (7, 15)
 
 
 class _Heuristic(ctypes.Structure):
@@ -81,6 +84,12 @@ _ONE, _ZERO = ctypes.c_float(1.0), ctypes.c_float(0.0)
 class CublasLtError(RuntimeError):
     """A function of the library failed."""
 
+    def __init__(self, function: str, status: int) -> None:
+        super().__init__(f"{function}: status {status}")
+        self.status = status
+        self.launching = function == _LAUNCH
+        """Whether something may have been launched."""
+
 
 class Product(NamedTuple):
     """What a kernel is chosen by: out [rows, width] = x [rows, depth] weight [width, depth]ᵀ."""
@@ -114,6 +123,8 @@ def multiply(
         return None
     if bias is not None and not _is_plain(bias, x.dtype):
         return None
+    if bias is not None and bias.shape != weight.shape[:1]:
+        return None
     out = torch.empty(x.shape[0], weight.shape[0], dtype=x.dtype, device=x.device)
     return out if _run(x, weight, out, bias, adds=False) else None
 
@@ -122,11 +133,16 @@ def add_product(residual: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -
     """residual [rows, width] += x weightᵀ; False, and nothing done, where that is left to torch."""
     if x.shape[0] <= _MOST_ROWS_OF_TORCH or not _suits(x, weight):
         return False
+    if residual.shape != (x.shape[0], weight.shape[0]):
+        return False
     return _is_plain(residual, x.dtype) and _run(x, weight, residual, None, adds=True)
 
 
 def _suits(x: torch.Tensor, weight: torch.Tensor) -> bool:
-    if not x.is_cuda or x.dtype not in _REAL_TYPES:
+    if not x.is_cuda or x.dtype not in _REAL_TYPES or x.device != weight.device:
+        return False
+    if x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
+        # torch says what is wrong.
         return False
     return _is_plain(x, x.dtype) and _is_plain(weight, x.dtype)
 
@@ -161,6 +177,9 @@ def _run(
         )
     except CublasLtError as error:
         library.give_up(error)
+        if error.launching:
+            # It may have added to `out` already.
+            raise
         return False
 
 
@@ -224,25 +243,17 @@ class CublasLt:
             if product.has_bias:
                 self._set_bias(plan.operation, bias)
             beta = _ONE if product.adds else _ZERO
-            self._call(
-                "cublasLtMatmul",
-                self._handle,
-                plan.operation,
-                ctypes.addressof(_ONE),
-                weight,
-                plan.weight,
-                x,
-                plan.x,
-                ctypes.addressof(beta),
-                out,
-                plan.out,
-                out,
-                plan.out,
-                ctypes.addressof(plan.kernel),
-                None,
-                0,
-                stream,
-            )
+            try:
+                self._call(
+                    _LAUNCH, self._handle, plan.operation, ctypes.addressof(_ONE),
+                    weight, plan.weight, x, plan.x, ctypes.addressof(beta), out, plan.out, out, plan.out,
+                    ctypes.addressof(plan.kernel), None, 0, stream,
+                )  # fmt: skip
+            except CublasLtError as error:
+                if error.status not in _REFUSALS:
+                    raise
+                self._plans[product] = None
+                return False
         return True
 
     def give_up(self, error: CublasLtError) -> None:
@@ -318,4 +329,4 @@ class CublasLt:
     def _call(self, function: str, *arguments: Any) -> None:  # noqa: ANN401
         status = getattr(self._library, function)(*arguments)
         if status:
-            raise CublasLtError(f"{function}: status {status}")
+            raise CublasLtError(function, status)

@@ -180,7 +180,7 @@ def make_runner(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaRunner]:
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(cuda_runner, "_pinned", lambda num_values: torch.zeros(num_values))
     monkeypatch.setattr(cuda_runner, "GraphCapture", lambda device: FakeCapture())
-    monkeypatch.setattr(cuda_runner, "_open_driver", lambda stream: None)
+    monkeypatch.setattr(cuda_runner, "driver_of", lambda stream: None)
     monkeypatch.setattr(
         cuda_runner, "InputSlot", lambda capacity, pinned: InputSlot(capacity, pinned=False)
     )
@@ -196,6 +196,8 @@ def make_runner(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaRunner]:
         *,
         deterministic: bool = False,
         direct: bool = True,
+        max_batch_tokens: int = 16384,
+        max_batch_sequences: int = 16,
         **graph_options: Any,
     ) -> CudaRunner:
         torch.manual_seed(0)
@@ -210,7 +212,11 @@ def make_runner(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CudaRunner]:
             pooling="mean",
             normalized=True,
         )
-        config = EngineConfig(max_batch_sequences=16, deterministic=deterministic)
+        config = EngineConfig(
+            max_batch_tokens=max_batch_tokens,
+            max_batch_sequences=max_batch_sequences,
+            deterministic=deterministic,
+        )
         runner = CudaRunner(model, info, config, GraphConfig(**graph_options))
         if direct:
             runner.driver = FakeDriver(runner.capture)  # type: ignore[arg-type, assignment]

@@ -103,6 +103,17 @@ def test_when_full_new_shapes_are_eager_and_old_ones_stay() -> None:
     assert [runner.run(key, lambda: "rows")[1] for key in keys] == ["replayed", "replayed", "eager"]
 
 
+def test_paused_steps_are_eager_and_do_not_count() -> None:
+    capture = FakeCapture()
+    runner = _runner(capture)
+    with runner.paused():
+        assert [runner.run(KEY, lambda: "rows")[1] for _ in range(3)] == ["eager"] * 3
+    kinds = [runner.run(KEY, lambda: "rows")[1] for _ in range(3)]
+    assert kinds == ["eager", "captured", "replayed"]
+    with runner.paused():
+        assert runner.run(KEY, lambda: "rows")[1] == "replayed"
+
+
 def test_failed_capture_runs_eagerly_and_is_not_tried_again() -> None:
     capture = FakeCapture(fails=True)
     runner = _runner(capture)

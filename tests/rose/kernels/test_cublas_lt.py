@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from rose.kernels import cublas_lt
-from rose.kernels.cublas_lt import CublasLt, CublasLtError, Product, multiply
+from rose.kernels.cublas_lt import CublasLt, CublasLtError, Product, add_product, multiply
 
 PRODUCT = Product(torch.bfloat16, rows=2048, width=512, depth=256, has_bias=True, adds=False)
 X, WEIGHT, OUT, BIAS, STREAM = 11, 22, 33, 44, 55
@@ -127,6 +128,56 @@ def test_after_a_failure_products_are_torchs(function: str) -> None:
         run(lt)
     lt.give_up(caught.value)
     assert not run(lt)
+
+
+@pytest.mark.parametrize("status", [7, 15])
+def test_a_refused_product_is_torchs_and_others_go_on(status: int) -> None:
+    library = FakeLibrary(fails={"cublasLtMatmul": status})
+    lt = CublasLt(library)
+    assert not run(lt)
+    library.fails.clear()
+    assert not run(lt), "remembered"
+    assert run(lt, PRODUCT._replace(rows=4096))
+
+
+class OnDevice(torch.Tensor):
+    """A tensor that says it is on a device."""
+
+    is_cuda = True  # type: ignore[assignment]
+
+    def get_device(self) -> int:
+        return 0
+
+
+def on_device(*shape: int) -> torch.Tensor:
+    return torch.zeros(shape, dtype=torch.bfloat16).as_subclass(OnDevice)
+
+
+@pytest.mark.parametrize(
+    ("function", "raises"), [("cublasLtMatmul", True), ("cublasLtMatmulDescCreate", False)]
+)
+def test_what_may_have_been_added_is_not_added_again(
+    monkeypatch: pytest.MonkeyPatch, function: str, raises: bool
+) -> None:
+    lt = CublasLt(FakeLibrary(fails={function: 14}))
+    monkeypatch.setattr(cublas_lt, "_of_device", lambda _: lt)
+    monkeypatch.setattr(cublas_lt, "_ALIGNMENT", 1)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: STREAM, raising=False)
+    x, weight, residual = on_device(2048, 256), on_device(512, 256), on_device(2048, 512)
+    with pytest.raises(CublasLtError) if raises else nullcontext():
+        assert not add_product(residual, x, weight)
+    assert not add_product(residual, x, weight), "torch's from then on"
+
+
+def test_shapes_that_do_not_fit_are_torchs_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cublas_lt, "_of_device", lambda _: pytest.fail("it was asked"))
+    monkeypatch.setattr(cublas_lt, "_ALIGNMENT", 1)
+    x, weight = on_device(2048, 256), on_device(512, 256)
+    assert multiply(x, on_device(512, 128), None) is None
+    assert multiply(x, weight, on_device(256)) is None
+    assert multiply(on_device(2048, 2, 256), weight, None) is None
+    assert not add_product(on_device(8, 8), x, weight)
+    assert not add_product(on_device(2048, 256), x, weight)
 
 
 def test_no_handle_is_an_error() -> None:

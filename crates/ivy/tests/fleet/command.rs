@@ -154,7 +154,7 @@ fn sigterm_ends_it_also_while_no_replica_is_there() {
 fn what_cannot_be_ends_it_with_the_name_of_the_option() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap().to_string();
-    let in_use = format!("ivy: --http-address: {taken}: Address already in use");
+    let in_use = format!("ivy: --http-address: cannot listen on {taken}: Address already in use");
     let missing = ["--replica-tls", "--replica-ca", "/no/such/file"];
     let cases: [(&[&str], &str); 7] = [
         (&["--http-address", &taken], &in_use),
