@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 
 from gpu_attention import graph_us
-from rose.kernels.cublas_lt import add_product, multiply
+from rose.kernels.products import add_product, multiply
 
 # Width, depth, and whether it has a bias or adds to what is there.
 LAYERS = {

@@ -1,10 +1,6 @@
-"""Products of many rows by cuBLASLt itself, with kernels that need no workspace.
+"""The few functions of cuBLASLt that products of many rows need, by way of ctypes.
 
-Given a workspace, as torch gives it, cuBLAS takes kernels for large products that count their tiles
-in it, and clears the counter with a memset before each: 70 memsets in a step of 24 layers, for which
-the device waits, and which make the launch of a graph eight times as long. Without one it takes the
-same kernels with a fixed order of tiles. Here a kernel is also looked up once for each shape, not at
-each call. Figures: benches/results/gpu_products.json.
+A kernel is looked up once for each shape, not at each call.
 """
 
 from __future__ import annotations
@@ -14,24 +10,20 @@ import logging
 import threading
 import weakref
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 
 logger = logging.getLogger(__name__)
 
-# Few rows may want a sum split over many programs, which needs a workspace.
-_MOST_ROWS_OF_TORCH = 1024
-# Bytes; what cuBLASLt takes for granted of addresses unless it is told otherwise.
-_ALIGNMENT = 256
 # Steps that are not captured are not padded either: of their shapes there is no end.
 _MOST_PLANS = 1024
 
 # From cublasLt.h, cublas_api.h and library_types.h.
 _COMPUTE_32F = 68
 _REAL_32F = 0
-_REAL_TYPES = {torch.float16: 2, torch.bfloat16: 14}
+DTYPES = {torch.float16: 2, torch.bfloat16: 14}
+"""The library's number of each dtype that products are made of."""
 _TRANSPOSED = 1
 _DESC_TRANSPOSE_A, _DESC_EPILOGUE, _DESC_BIAS_POINTER = 3, 7, 8
 _EPILOGUE_BIAS = 4
@@ -113,89 +105,6 @@ class _Plan:
     x: int
     out: int
     kernel: _Heuristic
-
-
-def multiply(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
-) -> torch.Tensor | None:
-    """x weightᵀ + bias, [rows, width]; None where that is left to torch."""
-    if x.shape[0] <= _MOST_ROWS_OF_TORCH or not _suits(x, weight):
-        return None
-    if bias is not None and not _is_plain(bias, x.dtype):
-        return None
-    if bias is not None and bias.shape != weight.shape[:1]:
-        return None
-    out = torch.empty(x.shape[0], weight.shape[0], dtype=x.dtype, device=x.device)
-    return out if _run(x, weight, out, bias, adds=False) else None
-
-
-def add_product(residual: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> bool:
-    """residual [rows, width] += x weightᵀ; False, and nothing done, where that is left to torch."""
-    if x.shape[0] <= _MOST_ROWS_OF_TORCH or not _suits(x, weight):
-        return False
-    if residual.shape != (x.shape[0], weight.shape[0]):
-        return False
-    return _is_plain(residual, x.dtype) and _run(x, weight, residual, None, adds=True)
-
-
-def _suits(x: torch.Tensor, weight: torch.Tensor) -> bool:
-    if not x.is_cuda or x.dtype not in _REAL_TYPES or x.device != weight.device:
-        return False
-    if x.dim() != 2 or weight.dim() != 2 or x.shape[1] != weight.shape[1]:
-        # torch says what is wrong.
-        return False
-    return _is_plain(x, x.dtype) and _is_plain(weight, x.dtype)
-
-
-def _is_plain(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
-    aligned = tensor.data_ptr() % _ALIGNMENT == 0 and tensor.shape[-1] % 8 == 0
-    return aligned and tensor.dtype == dtype and tensor.is_contiguous()
-
-
-def _run(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    out: torch.Tensor,
-    bias: torch.Tensor | None,
-    *,
-    adds: bool,
-) -> bool:
-    device = x.get_device()
-    library = _of_device(device)
-    if library is None:
-        return False
-    (rows, depth), width = x.shape, weight.shape[0]
-    product = Product(x.dtype, rows, width, depth, bias is not None, adds)
-    try:
-        return library.run(
-            product,
-            x.data_ptr(),
-            weight.data_ptr(),
-            out.data_ptr(),
-            0 if bias is None else bias.data_ptr(),
-            torch._C._cuda_getCurrentRawStream(device),
-        )
-    except CublasLtError as error:
-        library.give_up(error)
-        if error.launching:
-            # It may have added to `out` already.
-            raise
-        return False
-
-
-@cache
-def _of_device(device: int) -> CublasLt | None:
-    """The library, with a handle for a device; None where it is not there."""
-    version = torch.version.cuda
-    if version is None:
-        return None
-    try:
-        library = open_library(f"libcublasLt.so.{version.split('.')[0]}")
-        with torch.cuda.device(device):
-            return CublasLt(library)
-    except (OSError, AttributeError, CublasLtError) as error:
-        logger.info("matrix products are torch's: %s", error)
-        return None
 
 
 def open_library(name: str) -> Any:  # noqa: ANN401 - a library, or what stands in for one
@@ -280,7 +189,7 @@ class CublasLt:
         if product.has_bias:
             self._set("MatmulDesc", operation, _DESC_EPILOGUE, ctypes.c_uint32(_EPILOGUE_BIAS))
             self._set_bias(operation, bias)
-        real, rows = _REAL_TYPES[product.dtype], product.rows
+        real, rows = DTYPES[product.dtype], product.rows
         width, depth = product.width, product.depth
         layouts = [
             self._create("cublasLtMatrixLayoutCreate", real, *shape)

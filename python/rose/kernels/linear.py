@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 
 from rose.kernels.activation import GateActivation, bias_gelu_, gated_mul
-from rose.kernels.cublas_lt import add_product, multiply
 from rose.kernels.descriptor import descriptor, weight_descriptor
 from rose.kernels.invariance import is_batch_invariant
 from rose.kernels.invariant_linear import InvariantActivation, invariant_linear
 from rose.kernels.launch import DEPENDENT_ROWS, launch
 from rose.kernels.norm import NORM_ROW_LIMITS
 from rose.kernels.overlapped_linear import overlapped_gelu, overlaps, rows_of_whole_waves
+from rose.kernels.products import add_product, multiply
 from rose.kernels.small_linear import (
     SmallActivation,
     SmallTiling,

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from rose.kernels import cublas_lt
-from rose.kernels.cublas_lt import CublasLt, CublasLtError, Product, add_product, multiply
+from rose.kernels import cublas_lt, products
+from rose.kernels.cublas_lt import CublasLt, CublasLtError, Product
+from rose.kernels.products import add_product, multiply
 
 PRODUCT = Product(torch.bfloat16, rows=2048, width=512, depth=256, has_bias=True, adds=False)
 X, WEIGHT, OUT, BIAS, STREAM = 11, 22, 33, 44, 55
@@ -160,8 +161,8 @@ def test_what_may_have_been_added_is_not_added_again(
     monkeypatch: pytest.MonkeyPatch, function: str, raises: bool
 ) -> None:
     lt = CublasLt(FakeLibrary(fails={function: 14}))
-    monkeypatch.setattr(cublas_lt, "_of_device", lambda _: lt)
-    monkeypatch.setattr(cublas_lt, "_ALIGNMENT", 1)
+    monkeypatch.setattr(products, "_of_device", lambda _: lt)
+    monkeypatch.setattr(products, "_ALIGNMENT", 1)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: STREAM, raising=False)
     x, weight, residual = on_device(2048, 256), on_device(512, 256), on_device(2048, 512)
     with pytest.raises(CublasLtError) if raises else nullcontext():
@@ -170,8 +171,8 @@ def test_what_may_have_been_added_is_not_added_again(
 
 
 def test_shapes_that_do_not_fit_are_torchs_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cublas_lt, "_of_device", lambda _: pytest.fail("it was asked"))
-    monkeypatch.setattr(cublas_lt, "_ALIGNMENT", 1)
+    monkeypatch.setattr(products, "_of_device", lambda _: pytest.fail("it was asked"))
+    monkeypatch.setattr(products, "_ALIGNMENT", 1)
     x, weight = on_device(2048, 256), on_device(512, 256)
     assert multiply(x, on_device(512, 128), None) is None
     assert multiply(x, weight, on_device(256)) is None

@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from rose.kernels import cublas_lt
-from rose.kernels.cublas_lt import add_product, multiply
+from rose.kernels import products
+from rose.kernels.products import add_product, multiply
 
 pytestmark = pytest.mark.gpu
 
@@ -75,7 +75,7 @@ def test_what_does_not_suit_is_left_to_torch() -> None:
 def test_products_are_torchs_where_the_library_is_not_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cublas_lt, "_of_device", lambda _: None)
+    monkeypatch.setattr(products, "_of_device", lambda _: None)
     x, weight = random(2048, 256, seed=1).bfloat16(), random(512, 256, seed=2).bfloat16()
     assert multiply(x, weight, None) is None
     assert not add_product(random(2048, 512, seed=3).bfloat16(), x, weight)
