@@ -207,21 +207,27 @@ impl Scheduler {
         }
     }
 
-    /// Bulk earns credit while it waits for interactive steps, and pays for its own.
+    /// Bulk earns credit while it waits for interactive steps, and pays for its own: with debt, where
+    /// what runs alone cost more than it was owed, which is worked off before it earns again.
     fn account_share(&mut self, priority: Priority, cost: u64) {
         let share = self.config.bulk_share;
         match priority {
-            _ if self.bulk.is_empty() => self.bulk_credit = 0.0,
             Priority::Interactive => {
                 let earned = cost as f64 * share / (1.0 - share).max(0.01);
                 self.bulk_credit = (self.bulk_credit + earned).min(self.max_bulk_credit());
             }
-            Priority::Bulk if self.interactive.is_empty() => {}
+            // Nobody waits for it: nothing is paid, and no debt is left.
+            Priority::Bulk if self.interactive.is_empty() => {
+                self.bulk_credit = self.bulk_credit.max(0.0);
+            }
             Priority::Bulk => self.bulk_credit -= cost as f64,
+        }
+        if self.bulk.is_empty() {
+            self.bulk_credit = self.bulk_credit.min(0.0);
         }
     }
 
-    /// What bulk is owed at the most: a step, so that there is no burst after a long wait.
+    /// What bulk is owed at the most, the cost of the largest step: a burst after a long wait is short.
     fn max_bulk_credit(&self) -> f64 {
         self.config.max_step_cost() as f64
     }

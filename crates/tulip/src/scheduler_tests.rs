@@ -283,6 +283,26 @@ fn a_bulk_sequence_above_the_budget_has_its_turn() {
 }
 
 #[test]
+fn bulk_jobs_one_by_one_keep_their_share_whatever_they_cost() {
+    let mut scheduler = Scheduler::new(config(10, 1 << 40));
+    let _interactive = submit(&mut scheduler, Priority::Interactive, &[10; 20_000]);
+    let now = Instant::now();
+    let (mut bulk, mut all) = (0, 0);
+    let mut waiting = submit(&mut scheduler, Priority::Bulk, &[1000]);
+    for _ in 0..10_000 {
+        let tokens = scheduler.next_batch(now).unwrap().num_tokens();
+        all += tokens;
+        if tokens == 1000 {
+            bulk += tokens;
+            waiting = submit(&mut scheduler, Priority::Bulk, &[1000]);
+        }
+    }
+    drop(waiting);
+    let share = bulk as f64 / all as f64;
+    assert!((0.23..=0.27).contains(&share), "bulk got {share}, not 0.25");
+}
+
+#[test]
 fn absurd_costs_are_no_overflow() {
     let mut scheduler = Scheduler::new(SchedulerConfig {
         max_batch_cost: u64::MAX,
@@ -290,11 +310,14 @@ fn absurd_costs_are_no_overflow() {
         cost: CostModel { attention: 1e300 },
         ..config(10, 1000)
     });
+    // The first stays whole; the others fill a batch.
     let _a = submit(&mut scheduler, Priority::Interactive, &[4, 4, 4, 4]);
+    let _b = submit(&mut scheduler, Priority::Interactive, &[1, 1]);
+    let _c = submit(&mut scheduler, Priority::Bulk, &[1, 1]);
     let seen: usize = std::iter::from_fn(|| scheduler.next_batch(Instant::now()))
         .map(|batch| batch.num_sequences())
         .sum();
-    assert_eq!(seen, 4);
+    assert_eq!(seen, 8);
 }
 
 #[test]

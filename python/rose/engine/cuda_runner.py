@@ -15,7 +15,7 @@ from rose.config import BatchLayout, EngineConfig, ModelInfo
 from rose.engine.cuda_driver import driver_of
 from rose.engine.first_steps import Shape, StepLimits, is_of_memory
 from rose.engine.input_slot import InputSlot
-from rose.engine.output_ring import DeviceEvent, OutputRing, OutputSlot, PendingTensor
+from rose.engine.output_ring import OutputRing, OutputSlot, PendingTensor, timing_event
 from rose.engine.own_stream import OwnStream
 from rose.engine.step_times import StepTimes
 from rose.engine.synthetic_batch import fill_with_equal_lengths
@@ -24,6 +24,7 @@ from rose.forward_batch import ForwardBatch
 from rose.graphs.config import GraphConfig, sequence_tiers, token_buckets
 from rose.graphs.cuda_graph import GraphCapture
 from rose.graphs.graph_runner import GraphKey, GraphRunner, StepKind
+from rose.kernels.cublas_lt import CublasLtError
 from rose.kernels.invariance import batch_invariant
 from rose.models.base import Model
 
@@ -242,21 +243,24 @@ class CudaRunner:
         largest = self._limits.largest(self.layout.max_whole_request_tokens)
         # At once: the first graph makes the addresses final.
         self._reserve(max(self._synthetic_len(*shape[:2]) for shape in (*shapes, largest)))
-        if not self._fits(largest, captured=False):
+        if not self._fits(largest, "requests are split into batches", captured=False):
             self.layout = replace(self.layout, max_whole_request_tokens=0)
             self._limits = self._limits.without_whole_requests()
             largest = self._limits.largest(self._limits.batch_tokens)
+            # A capture cannot make the allocator give back what it keeps.
+            torch.cuda.empty_cache()
         with self.graphs.paused():
             for shape in shapes:
                 self._run_synthetic(*shape)
         buckets = self.layout.token_buckets
         if buckets and self.graphs.config.max_graphs >= _MANY_GRAPHS:
             # It takes the memory that all graphs share, so that no later capture asks for more.
-            self._fits(self._limits.largest(min(largest[0], buckets[-1])), captured=True)
+            tokens = min(max(largest[0], self._limits.max_sequence_tokens), buckets[-1])
+            self._fits(self._limits.largest(tokens), "it has no graph yet", captured=True)
         logger.info("kernels are ready after %.1f s", time.perf_counter() - started)
 
-    def _fits(self, shape: Shape, *, captured: bool) -> bool:
-        """Runs a step, and says whether the device has the memory for it."""
+    def _fits(self, shape: Shape, otherwise: str, *, captured: bool) -> bool:
+        """Runs a step, and says whether there is memory for it, and what happens otherwise."""
         try:
             if captured:
                 self._run_and_capture(shape)
@@ -267,8 +271,9 @@ class CudaRunner:
             if not is_of_memory(error):
                 raise
             logger.warning(
-                "the device's memory is too small for a step of %d tokens, lower max_batch_tokens: %s",
+                "memory is too small for a step of %d tokens, %s; lower max_batch_tokens: %s",
                 shape[0],
+                otherwise,
                 error,
             )
             return False
@@ -295,7 +300,12 @@ class CudaRunner:
         padded_tokens, padded_sequences = self.layout.padded_shape(tokens, sequences)
         slot = self.make_slot(self.layout.buffer_len(padded_tokens, padded_sequences))
         fill_with_equal_lengths(slot.buffer.numpy(), self.layout, tokens, sequences)
-        self.step_slot(slot, tokens, sequences, longest, padded_tokens, padded_sequences).wait()
+        step = (slot, tokens, sequences, longest, padded_tokens, padded_sequences)
+        try:
+            self.step_slot(*step).wait()
+        except CublasLtError:
+            # Products are torch's from then on, which can do more, or says what is wrong.
+            self.step_slot(*step).wait()
 
     def _synthetic_len(self, tokens: int, sequences: int) -> int:
         shape = self.layout.padded_shape(*self._limits.legal(tokens, sequences))
@@ -369,7 +379,7 @@ class CudaRunner:
         return torch.empty((rows, self._width), dtype=torch.float32, device=self.device)
 
     def _make_output_slot(self, num_values: int) -> OutputSlot:
-        start, end = _timing_event(), _timing_event()
+        start, end = timing_event(), timing_event()
         # An event has no handle before it is recorded.
         start.record(self.stream)
         end.record(self.stream)
@@ -385,11 +395,3 @@ class CudaRunner:
 
 def _pinned(num_values: int) -> torch.Tensor:
     return torch.empty(num_values, dtype=torch.float32, pin_memory=True)
-
-
-def _timing_event() -> DeviceEvent:
-    # `blocking` lets the waiter sleep in the driver at last instead of spinning there.
-    event: DeviceEvent = torch.cuda.Event(  # type: ignore[no-untyped-call]
-        enable_timing=True, blocking=True
-    )
-    return event

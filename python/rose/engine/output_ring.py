@@ -137,3 +137,12 @@ class PendingTensor(LazyTensor):
 
     def __del__(self) -> None:
         self._ring.release(self._slot)
+
+
+def timing_event() -> DeviceEvent:
+    """An event that knows when it was reached."""
+    # `blocking` lets the waiter sleep in the driver at last instead of spinning there.
+    event: DeviceEvent = torch.cuda.Event(  # type: ignore[no-untyped-call]
+        enable_timing=True, blocking=True
+    )
+    return event

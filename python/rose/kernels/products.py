@@ -32,9 +32,6 @@ def multiply(
         x: [rows, depth], of 16 bits on a CUDA device, or it is left to torch.
         weight: [width, depth].
         bias: [width].
-
-    Raises:
-        CublasLtError: the launch failed.
     """
     if x.shape[0] <= _MOST_ROWS_OF_TORCH or not _suits(x, weight):
         return None
@@ -98,8 +95,8 @@ def _run(
         )
     except CublasLtError as error:
         library.give_up(error)
-        if error.launching:
-            # It may have added to `out` already.
+        if error.launching and adds:
+            # It may have done so already.
             raise
         return False
 

@@ -170,11 +170,20 @@ def test_what_may_have_been_added_is_not_added_again(
     assert not add_product(residual, x, weight), "torch's from then on"
 
 
+def test_a_new_product_that_fails_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    lt = CublasLt(FakeLibrary(fails={"cublasLtMatmul": 14}))
+    monkeypatch.setattr(products, "_of_device", lambda _: lt)
+    monkeypatch.setattr(products, "_ALIGNMENT", 1)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: STREAM, raising=False)
+    assert multiply(on_device(2048, 256), on_device(512, 256), None) is None
+
+
 def test_shapes_that_do_not_fit_are_torchs_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_of_device", lambda _: pytest.fail("it was asked"))
     monkeypatch.setattr(products, "_ALIGNMENT", 1)
     x, weight = on_device(2048, 256), on_device(512, 256)
     assert multiply(x, on_device(512, 128), None) is None
+    assert multiply(x, weight.to("meta"), None) is None, "two devices"
     assert multiply(x, weight, on_device(256)) is None
     assert multiply(on_device(2048, 2, 256), weight, None) is None
     assert not add_product(on_device(8, 8), x, weight)
