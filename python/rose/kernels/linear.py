@@ -230,6 +230,7 @@ def run_fused_linear(
 
 _TALL = Tiling(128, 64, 128, 4, 4)
 _PAIR = Tiling(128, 128, 64, 8, 3, per_multiprocessor=2)
+_TALL_PAIR = Tiling(128, 64, 64, 4, 4, per_multiprocessor=2)
 _FLAT_PAIR = Tiling(64, 128, 64, 4, 4, per_multiprocessor=2)
 _LARGE = Tiling(128, 256, 64, 8, 3)
 _NO_LIMIT = 1 << 31
@@ -251,7 +252,8 @@ _TILINGS: Mapping[tuple[str, int, int], tuple[tuple[int, int, Tiling], ...]] = {
     for activation in ("gelu", "gelu_tanh")
 } | {
     ("silu_mul", 6144, 1024): (
-        (129, 256, _PAIR),
+        # Launched early, the programs of `_PAIR`, one a tile, share multiprocessors while others idle.
+        (129, 256, _TALL_PAIR),
         (449, 512, _TALL),
         (833, 3072, _FLAT_PAIR),
         (3073, _NO_LIMIT, _LARGE),
