@@ -159,6 +159,7 @@ def main() -> None:
     report: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
+        "date": time.strftime("%Y-%m-%d"),
         "attention": arguments.attention,
         "models": {},
     }

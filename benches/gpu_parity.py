@@ -22,7 +22,7 @@ BEGIN, END = "<!-- gpu parity: made by benches/gpu_parity.py -->", "<!-- end of 
 
 
 def read(paths: list[Path]) -> dict[str, dict[str, Any]]:
-    """For each family what its passed tests recorded, in the order of the files.
+    """For each family what its passed tests recorded, by name.
 
     A test that is in several files counts as in the last of them.
     """
@@ -45,7 +45,7 @@ def read(paths: list[Path]) -> dict[str, dict[str, Any]]:
             if kind in KINDS:
                 found["kind"], name = kind, dtype
             found[name] = float(value)
-    return families
+    return dict(sorted(families.items()))
 
 
 def table(families: dict[str, dict[str, Any]]) -> str:

@@ -177,12 +177,13 @@ impl Scheduler {
         {
             return false;
         }
+        let max_cost = config.max_step_cost();
         let (mut tokens, mut cost) = (0_usize, 0_u64);
         // Ends early for a rest that is far too large.
         job.sequences[next..].iter().all(|sequence| {
             tokens = tokens.saturating_add(sequence.num_tokens());
             cost = cost.saturating_add(config.cost.sequence(sequence.num_tokens()));
-            tokens <= config.max_whole_request_tokens && cost <= config.max_step_cost()
+            tokens <= config.max_whole_request_tokens && cost <= max_cost
         })
     }
 

@@ -95,7 +95,6 @@ class CudaRunner:
         # Weights were prepared on the default stream, which ours does not wait for.
         torch.cuda.synchronize(self.device)
         self._width = model.output_width
-        self._max_sequences = config.max_batch_sequences
         self._limits = StepLimits(
             batch_tokens=config.max_batch_tokens,
             whole_request_tokens=self.layout.max_whole_request_tokens,
@@ -108,7 +107,7 @@ class CudaRunner:
         self._batches: dict[tuple[int, int], ForwardBatch] = {}
         self._times = StepTimes()
         self._first_value = torch.zeros(1, dtype=torch.int32, device=self.device)
-        most_rows = self._max_sequences + 1
+        most_rows = self._limits.max_sequences + 1
         if self.layout.token_rows:
             most_rows = self._limits.max_tokens
         first_values = min(most_rows * self._width, _LARGEST_FIRST_SLOT)
@@ -373,7 +372,7 @@ class CudaRunner:
             return None
         most_tokens, _ = self.layout.padded_shape(self._limits.max_tokens, 1)
         most_tokens = min(most_tokens, self.layout.token_buckets[-1])
-        rows = most_tokens if self.layout.token_rows else self._max_sequences + 1
+        rows = most_tokens if self.layout.token_rows else self._limits.max_sequences + 1
         if rows * self._width <= _LARGEST_OWN_OUTPUT:
             return None
         return torch.empty((rows, self._width), dtype=torch.float32, device=self.device)

@@ -1,4 +1,4 @@
-"""Shapes of the steps that run before the server is ready: (tokens, sequences, longest)."""
+"""Steps that run before the server is ready: their shapes, and errors that mean too little memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rose.engine.synthetic_batch import powers_of_two
 from rose.kernels.linear import row_limits
 
 Shape = tuple[int, int, int]
+"""Tokens, sequences, tokens of the longest sequence."""
 
 # A batch of this many tokens takes the paths of large batches.
 _MANY_TOKENS = 1024
@@ -39,7 +40,7 @@ class StepLimits:
         return replace(self, whole_request_tokens=0)
 
     def legal(self, tokens: int, sequences: int) -> tuple[int, int]:
-        """No more tokens than a step may have, and none beyond the model's table of positions."""
+        """Tokens and sequences near these: as many as a step may have, within the table of positions."""
         tokens = min(tokens, self.max_tokens)
         sequences = min(sequences, tokens)
         return tokens, max(sequences, -(-tokens // self.max_positions))

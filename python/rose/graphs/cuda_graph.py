@@ -76,7 +76,7 @@ class GraphCapture:
         return CudaGraph(graph, output, max(0, free_before - free_after - pool_growth))
 
     def _reserved(self) -> int:
-        # A sixth of the time that `torch.cuda.memory_reserved` takes, which makes a flat table first.
+        # `torch.cuda.memory_reserved` makes a flat table of all figures first.
         stats = torch.cuda.memory_stats_as_nested_dict(self._device)
         return int(stats["reserved_bytes"]["all"]["current"])
 

@@ -137,7 +137,15 @@ class CublasLt:
         self._handle = self._create("cublasLtCreate")
 
     def run(self, product: Product, x: int, weight: int, out: int, bias: int, stream: int) -> bool:
-        """Launches a product; False, and nothing done, where there is no kernel for it.
+        """Launches a product; False, and nothing done, without a kernel for it, or after `give_up`.
+
+        Args:
+            product: shapes and dtype of what the addresses are of, all row-major without gaps.
+            x: address of [rows, depth].
+            weight: address of [width, depth].
+            out: address of [rows, width].
+            bias: address of [width]; read if `product.has_bias`.
+            stream: a `cudaStream_t`.
 
         Raises:
             CublasLtError: the library failed.

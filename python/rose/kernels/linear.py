@@ -252,7 +252,7 @@ _TILINGS: Mapping[tuple[str, int, int], tuple[tuple[int, int, Tiling], ...]] = {
     for activation in ("gelu", "gelu_tanh")
 } | {
     ("silu_mul", 6144, 1024): (
-        # Launched early, the programs of `_PAIR`, one a tile, share multiprocessors while others idle.
+        # Where kernels are launched early, `_PAIR` takes 12.4 µs for 256 rows, this one 7.6.
         (129, 256, _TALL_PAIR),
         (449, 512, _TALL),
         (833, 3072, _FLAT_PAIR),

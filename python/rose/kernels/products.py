@@ -35,9 +35,7 @@ def multiply(
     """
     if x.shape[0] <= _MOST_ROWS_OF_TORCH or not _suits(x, weight):
         return None
-    if bias is not None and not _is_plain(bias, x.dtype):
-        return None
-    if bias is not None and bias.shape != weight.shape[:1]:
+    if bias is not None and (bias.shape != weight.shape[:1] or not _is_plain(bias, x.dtype)):
         return None
     out = torch.empty(x.shape[0], weight.shape[0], dtype=x.dtype, device=x.device)
     return out if _run(x, weight, out, bias, adds=False) else None
