@@ -245,7 +245,6 @@ class CudaRunner:
         if not self._fits(largest, "requests are split into batches", captured=False):
             self.layout = replace(self.layout, max_whole_request_tokens=0)
             self._limits = self._limits.without_whole_requests()
-            largest = self._limits.largest(self._limits.batch_tokens)
             # A capture cannot make the allocator give back what it keeps.
             torch.cuda.empty_cache()
         with self.graphs.paused():
@@ -254,7 +253,7 @@ class CudaRunner:
         buckets = self.layout.token_buckets
         if buckets and self.graphs.config.max_graphs >= _MANY_GRAPHS:
             # It takes the memory that all graphs share, so that no later capture asks for more.
-            tokens = min(max(largest[0], self._limits.max_sequence_tokens), buckets[-1])
+            tokens = min(self._limits.max_tokens, buckets[-1])
             self._fits(self._limits.largest(tokens), "it has no graph yet", captured=True)
         logger.info("kernels are ready after %.1f s", time.perf_counter() - started)
 

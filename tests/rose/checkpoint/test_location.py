@@ -49,6 +49,17 @@ def test_all_that_is_read_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_
     assert found == set(FILES)
 
 
+def test_a_hub_out_of_reach_is_one_line_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(hub_id: str, **options: object) -> str:
+        raise OSError("Got: ConnectError: no route to host\nand many lines more")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    with pytest.raises(ModelLoadError) as caught:
+        find_model("someone/model")
+    reason = "the hub cannot be reached: ConnectError: no route to host"
+    assert str(caught.value) == f"'someone/model' is not a directory here, and {reason}"
+
+
 def test_a_snapshot_in_the_cache_keeps_its_name(tmp_path: Path) -> None:
     snapshot = tmp_path / "models--mixedbread-ai--mxbai-rerank-base-v2" / "snapshots" / "0f1e2d"
     snapshot.mkdir(parents=True)

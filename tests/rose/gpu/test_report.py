@@ -10,6 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "benches" / "gpu_parity.py"
 CASE = """
+def test_score(record_property):
+    record_property("family", "bert-score")
+    record_property("score_bfloat16", 0.002)
+    assert {passes}
+
 def test_close(record_property):
     record_property("family", "bert")
     record_property("vector_bfloat16", 0.00012)
@@ -19,11 +24,6 @@ def test_same(record_property):
     record_property("family", "bert")
     record_property("batched", 0.0)
     record_property("replayed", 3e-5)
-
-def test_score(record_property):
-    record_property("family", "bert-score")
-    record_property("score_bfloat16", 0.002)
-    assert {passes}
 """
 
 
@@ -60,6 +60,7 @@ def test_table_of_a_run(tmp_path: Path) -> None:
         "| bert | vectors, smallest cosine | 0.999880 | 0.999998 |  | 0 |  |  | 3.0e-05 |" in text
     )
     assert "| bert-score | score, largest difference | 2.0e-03 |  |" in text
+    assert text.index("| bert |") < text.index("| bert-score |"), "by name"
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "old" not in text
